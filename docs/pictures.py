@@ -1446,6 +1446,12 @@ def pomdp_values(ax):
     plots.belief_values(pomdp_page("tiger", "exact")["exact"], ax=ax)
 
 
+@picture(7.0, 3.2)
+def pomdp_grid(ax):
+    """The belief MDP of Tiger, solved."""
+    plots.plan(pomdp_page("tiger", "solved")["solved"], ax=ax)
+
+
 @picture(8.0, 3.2)
 def pomdp_run(ax):
     """Beliefs along an episode of Tiger."""

@@ -39,6 +39,11 @@ def test_the_same_bounds_after_every_trial(tiger, random_pomdp, monkeypatch):
             assert len(one) == len(two)
             assert compiled.lower == pytest.approx(readable.lower, rel=1e-9)
             assert compiled.upper == pytest.approx(readable.upper, rel=1e-9)
+        for _ in range(2):
+            assert len(readable.trial(width)) == len(compiled.trial(width))
+            assert compiled.bounds(compiled.root) == pytest.approx(readable.bounds(readable.root), rel=1e-9)
+            readable.forget()
+            compiled.forget()
         draws = np.random.default_rng(0).random(20)
         assert len(readable.trial(0.0, draws)) == len(compiled.trial(0.0, draws)) == 10
         np.testing.assert_allclose(compiled.corners, readable.corners)

@@ -124,6 +124,14 @@ def test_limits(tiger):
         assert credo.solve(tiger, memory=1.0).status == "stopped"
 
 
+def test_it_goes_on_in_little_memory(tiger, monkeypatch):
+    """Beliefs are forgotten before every trial; both bounds stay, and close."""
+    monkeypatch.setattr(point_based, "ROOM", np.inf)
+    few = credo.solve(tiger, gap=1e-2, memory=1000.0)
+    assert few.status == "converged"
+    assert few.lower <= 19.371368 + 1e-6 <= few.upper + 1e-6
+
+
 def test_ctrl_c_gives_the_plan_so_far(tiger):
     import signal
 

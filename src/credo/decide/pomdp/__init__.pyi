@@ -1,6 +1,7 @@
 """Partially observable Markov decision processes: worlds whose state is hidden, and the best way to act in them."""
 
 from credo.decide.pomdp.belief import BeliefState as BeliefState
+from credo.decide.pomdp.belief_world import BeliefWorld as BeliefWorld
 from credo.decide.pomdp.despot import DESPOT as DESPOT
 from credo.decide.pomdp.learning import POMDPBelief as POMDPBelief
 from credo.decide.pomdp.learning import act_and_learn as act_and_learn

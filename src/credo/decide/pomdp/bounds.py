@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from credo.core.errors import NotConverged
 from credo.decide.mdp.solving import solve
-from credo.decide.pomdp.model import POMDP
+from credo.decide.pomdp.model import POMDP, entries_of
 
 if TYPE_CHECKING:
     from credo.decide.pomdp.plan import AlphaPlan
@@ -88,13 +88,9 @@ class Joint:
     def __init__(self, pomdp: POMDP) -> None:
         s, a, o = pomdp.shape
         self.shape = (a, s)
-        moves, shows = np.diff(pomdp.move_indptr), np.diff(pomdp.show_indptr)
-        pair = np.repeat(np.arange(a * s), moves)
-        lead = (pair // s) * s + pomdp.move_indices  # the row of `shows` of this action and successor
-        many = shows[lead]
-        entry = np.repeat(np.arange(len(pair)), many)
-        first = np.repeat(pomdp.show_indptr[lead] - np.cumsum(many) + many, many)
-        at = first + np.arange(len(entry))
+        pair = np.repeat(np.arange(a * s), np.diff(pomdp.move_indptr))
+        # The row of `shows` of this action and successor.
+        entry, at = entries_of(pomdp.show_indptr, (pair // s) * s + pomdp.move_indices)
         keys = pair[entry] * o + pomdp.show_indices[at]
         kept, row = np.unique(keys, return_inverse=True)
         self.owner: Int[np.ndarray, " rows"] = kept // o

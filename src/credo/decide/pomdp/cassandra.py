@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from credo.core.errors import DataError, FileError
 from credo.core.files import replacing
-from credo.decide.pomdp.model import POMDP
+from credo.decide.pomdp.model import POMDP, entries_of
 
 ROUNDING = 1e-4
 """Rows of files may be off by so much, as their numbers are rounded; they are divided by their sums."""
@@ -363,9 +363,7 @@ def _expected(
             here, after, probs = table.row, table.col, table.data
             seen = np.zeros(len(here), int)
         if sees:
-            many = np.diff(shows[k].indptr)[after]
-            entry = np.repeat(np.arange(len(after)), many)
-            at = np.repeat(shows[k].indptr[after] - np.cumsum(many) + many, many) + np.arange(len(entry))
+            entry, at = entries_of(shows[k].indptr, after)
             here, after, seen = here[entry], after[entry], shows[k].indices[at]
             probs = probs[entry] * shows[k].data[at]
         paid = np.zeros(len(here))

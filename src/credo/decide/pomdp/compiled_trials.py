@@ -1,12 +1,14 @@
 """The trials of `trials.py` compiled by numba, for problems where they take seconds: the same steps over flat arrays.
 
-Nodes, vectors and blocks are records of arrays that grow by doubling; lists are linked, the newest first, so that a
+Nodes, vectors and states are records of arrays that grow by doubling; lists are linked, the newest first, so that a
 node walks only over what came since it last looked. Beliefs are sparse. numba is imported with this module alone, and
-keeps what it compiles on disk.
+keeps what it compiles on disk; it compiles faster the fewer arrays a function is given.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from inspect import unwrap
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numba
@@ -14,31 +16,33 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from credo.decide.pomdp.mixed_observability import Blocks
-from credo.decide.pomdp.trials import ALIKE, DEEPEST, TINY, Draws, Vector
+from credo.decide.pomdp.trials import ALIKE, DEEPEST, TINY, Children, Draws, Point, Vector
 
-BLOCK = np.dtype([("first", "i8"), ("size", "i8"), ("vector", "i8"), ("free", "i8"), ("point", "i8"), ("moved", "i8")])
-NODE = np.dtype(
-    [
-        ("block", "i8"),
-        ("begin", "i8"),
-        ("end", "i8"),
-        ("lower", "f8"),
-        ("upper", "f8"),
-        ("vector", "i8"),
-        ("seen_vector", "i8"),
-        ("seen_point", "i8"),
-        ("noted", "i8"),  # when it became a point; 0: it is none
-        ("drop", "f8"),  # how far the point lies below the plane through the corners
-        ("older", "i8"),  # the points of the block around this one
-        ("newer", "i8"),
-        ("bucket", "i8"),  # the first node whose hash is this number
-        ("chain", "i8"),  # the next node of the same hash
-    ]
-)
-BRANCH = np.dtype([("q", "f8"), ("reward", "f8"), ("begin", "i8"), ("end", "i8")])
-VECTOR = np.dtype([("born", "i8"), ("older", "i8"), ("begin", "i8"), ("action", "i8")])
+
+def _record(floats: str, integers: str) -> np.dtype:
+    return np.dtype([(name, "f8") for name in floats.split()] + [(name, "i8") for name in integers.split()])
+
+
+STATE = _record("corner scratch", "block size vector free point moved")
+"""The upper bound of a state, a place to sum in (NaN but while a function uses it), and its block: the number of the
+block's first state, whose record has the size, the newest vector, vectors not used any more, the newest point, and when
+a corner moved."""
+PAIR = _record("reward informed", "moves shows")
+"""Of a state and an action: r(s, a), the informed bound of Q(s, a), and where the rows of P(s' | s, a) and P(o | a, s)
+begin."""
+NODE = _record("lower upper drop", "block begin end vector seen_vector seen_point noted older newer code bucket chain")
+"""Its belief is begin:end of the pool; `noted` is when it became a point (0: it is none), which lies `drop` below the
+plane through the corners; older and newer are the points around it, `bucket` is the first node whose hash is this
+number, `chain` the next node of the same hash."""
+ENTRY = _record("p", "to")
+BRANCH = _record("q reward", "begin end")
+VECTOR = _record("", "born older begin action")
 CLOCK, NODES, POOL, VECTORS, VALUES, FULL = range(6)
 SCALE = 10.0**ALIKE
+GROWING = {"nodes": NODES, "branches": NODES, "where": POOL, "weight": POOL, "vectors": VECTORS, "values": VALUES}
+"""Which count says how full an array is."""
+LARGE = 1e8
+"""Bytes of an array that does not grow by doubling any more."""
 
 
 def _compile(function: Any, **options: Any) -> Any:
@@ -55,17 +59,11 @@ reordered = partial(_compile, no_cpython_wrapper=True, fastmath={"reassoc", "con
 class Arrays(NamedTuple):
     """All that the compiled functions work on."""
 
-    rows: Int[np.ndarray, " r"]
-    """Where sparse rows begin: transitions at a n + s, then observations at (a_count + a) n + s'."""
-    columns: Int[np.ndarray, " e"]
-    entries: Float[np.ndarray, " e"]
-    tables: Float[np.ndarray, "2 n a"]
-    """Rewards, and informed bounds of Q(s, a)."""
-    corners: Float[np.ndarray, " n"]
-    block_of: Int[np.ndarray, " n"]
-    scratch: Float[np.ndarray, " n"]
-    """NaN but while a function uses it."""
-    blocks: np.ndarray
+    states: np.ndarray
+    pairs: np.ndarray
+    """Of state s and action a: row s, column a; a last row of ends."""
+    entries: np.ndarray
+    """Columns and probabilities of sparse rows: transitions, then observations."""
     nodes: np.ndarray
     branches: np.ndarray
     """Of node i and action a: row i, column a."""
@@ -86,7 +84,7 @@ def plane_at(m: Any, i: int) -> float:
     """The plane through the corners, at a node's belief."""
     value = 0.0
     for e in range(m.nodes[i].begin, m.nodes[i].end):
-        value += m.weight[e] * m.corners[m.where[e]]
+        value += m.weight[e] * m.states[m.where[e]].corner
     return value
 
 
@@ -103,7 +101,7 @@ def dot(x: Vector, y: Vector) -> float:
 def see(m: Any, i: int) -> None:
     """Takes notice of the vectors and points that came since the node was last looked at."""
     node = m.nodes[i]
-    block = m.blocks[node.block]
+    block = m.states[node.block]
     index, weight = m.where[node.begin : node.end], m.weight[node.begin : node.end]
     v, best = block.vector, -np.inf
     while v >= 0 and m.vectors[v].born > node.seen_vector:
@@ -111,7 +109,7 @@ def see(m: Any, i: int) -> None:
         if weight.size == block.size:
             value = dot(weight, m.values[begin : begin + block.size])
         else:
-            value, begin = 0.0, begin - block.first
+            value, begin = 0.0, begin - node.block
             for e in range(weight.size):
                 value += weight[e] * m.values[begin + index[e]]
         if value > best and value > node.lower - m.tiny:
@@ -161,14 +159,14 @@ def share_of(index: Any, weight: Any, point_index: Any, point_weight: Any, least
 
 @inner
 def hashed(m: Any, block: int, begin: int, end: int) -> Any:
-    """The bucket of a belief (Fowler-Noll-Vo)."""
+    """A number for a belief (Fowler-Noll-Vo)."""
     prime = np.uint64(1099511628211)
     code = np.uint64(block + 1)
     for e in range(begin, end):
         code = (code ^ np.uint64(m.where[e])) * prime
         code = (code ^ np.uint64(np.round(m.weight[e] * SCALE))) * prime
         code ^= code >> np.uint64(29)
-    return np.int64(code % np.uint64(m.nodes.size))
+    return np.int64(code >> np.uint64(1))
 
 
 @outer
@@ -177,19 +175,44 @@ def rehash(m: Any) -> None:
     for i in range(m.nodes.size):
         m.nodes[i].bucket = -1
     for i in range(m.counts[NODES]):
-        home = hashed(m, m.nodes[i].block, m.nodes[i].begin, m.nodes[i].end)
+        home = m.nodes[i].code % m.nodes.size
         m.nodes[i].chain = m.nodes[home].bucket
         m.nodes[home].bucket = i
 
 
 @outer
+def forget(m: Any) -> None:
+    """Leaves the root and the points; their beliefs move to the front of the pool, and they have no children."""
+    now = np.full(m.counts[NODES] + 1, -1)  # -1, which is no node, stays -1
+    kept, end = 0, 0
+    for i in range(m.counts[NODES]):
+        if i == 0 or m.nodes[i].noted > 0:
+            begin, length = m.nodes[i].begin, m.nodes[i].end - m.nodes[i].begin
+            for e in range(length):
+                m.where[end + e], m.weight[end + e] = m.where[begin + e], m.weight[begin + e]
+            m.nodes[kept], m.branches[kept] = m.nodes[i], m.branches[i]
+            m.nodes[kept].begin, m.nodes[kept].end = end, end + length
+            for a in range(m.branches.shape[1]):
+                m.branches[kept, a].begin = -1
+            now[i] = kept
+            kept, end = kept + 1, end + length
+    for i in range(kept):
+        m.nodes[i].older, m.nodes[i].newer = now[m.nodes[i].older], now[m.nodes[i].newer]
+    for s in range(m.states.size):
+        m.states[s].point = now[m.states[s].point]
+    m.counts[NODES], m.counts[POOL] = kept, end
+    rehash(m)
+
+
+@outer
 def add_node(m: Any, block: int, begin: int, end: int) -> int:
     """The node of the belief at begin:end of the pool, new or known; what is not needed of the pool is given back."""
-    home = hashed(m, block, begin, end)
+    code = hashed(m, block, begin, end)
+    home = code % m.nodes.size
     j = m.nodes[home].bucket
     while j >= 0:
         other = m.nodes[j]
-        if other.block == block and other.end - other.begin == end - begin:
+        if other.code == code and other.block == block and other.end - other.begin == end - begin:
             same = True
             for e in range(end - begin):
                 one, two = begin + e, other.begin + e
@@ -206,14 +229,14 @@ def add_node(m: Any, block: int, begin: int, end: int) -> int:
     node = m.nodes[i]
     node.chain = m.nodes[home].bucket
     m.nodes[home].bucket = i
-    node.block, node.begin, node.end = block, begin, end
+    node.block, node.begin, node.end, node.code = block, begin, end, code
     node.lower, node.upper, node.vector = -np.inf, -np.inf, -1
     node.seen_vector, node.seen_point, node.noted = -1, -1, 0
     node.older = node.newer = -1
     for a in range(m.branches.shape[1]):
         q = 0.0
         for e in range(begin, end):
-            q += m.weight[e] * m.tables[1, m.where[e], a]
+            q += m.weight[e] * m.pairs[m.where[e], a].informed
         m.branches[i, a].q = q
         m.branches[i, a].begin = -1
         node.upper = max(node.upper, q)
@@ -226,25 +249,23 @@ def expand(m: Any, i: int, a: int) -> bool:
     branch = m.branches[i, a]
     if branch.begin >= 0:
         return True
-    n, actions = m.scratch.size, m.branches.shape[1]
-    reward, low, high = 0.0, n, 0
+    reward, low, high = 0.0, m.states.size, 0
     for e in range(m.nodes[i].begin, m.nodes[i].end):
         s, p = m.where[e], m.weight[e]
         if p > 0:
-            reward += p * m.tables[0, s, a]
-            for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
-                t = m.columns[f]
-                if np.isnan(m.scratch[t]):
-                    m.scratch[t] = 0.0
+            reward += p * m.pairs[s, a].reward
+            for f in range(m.pairs[s, a].moves, m.pairs[s + 1, a].moves):
+                t = m.entries[f].to
+                if np.isnan(m.states[t].scratch):
+                    m.states[t].scratch = 0.0
                     low, high = min(low, t), max(high, t + 1)
-                m.scratch[t] += p * m.entries[f]
+                m.states[t].scratch += p * m.entries[f].p
     lengths, sums = np.zeros(m.symbols, dtype=np.int64), np.zeros(m.symbols)
     for t in range(low, high):
-        if not np.isnan(m.scratch[t]):
-            row = (actions + a) * n + t
-            for f in range(m.rows[row], m.rows[row + 1]):
-                lengths[m.columns[f]] += 1
-                sums[m.columns[f]] += m.scratch[t] * m.entries[f]
+        if not np.isnan(m.states[t].scratch):
+            for f in range(m.pairs[t, a].shows, m.pairs[t + 1, a].shows):
+                lengths[m.entries[f].to] += 1
+                sums[m.entries[f].to] += m.states[t].scratch * m.entries[f].p
     total, shown = 0, 0
     places = np.empty(m.symbols, dtype=np.int64)
     for o in range(m.symbols):
@@ -254,14 +275,13 @@ def expand(m: Any, i: int, a: int) -> bool:
     after = np.empty(total, dtype=np.int64)  # the states after each observation, and their probabilities
     joint = np.empty(total)
     for t in range(low, high):
-        if not np.isnan(m.scratch[t]):
-            row = (actions + a) * n + t
-            for f in range(m.rows[row], m.rows[row + 1]):
-                o = m.columns[f]
-                joint[places[o]] = m.scratch[t] * m.entries[f]
+        if not np.isnan(m.states[t].scratch):
+            for f in range(m.pairs[t, a].shows, m.pairs[t + 1, a].shows):
+                o = m.entries[f].to
+                joint[places[o]] = m.states[t].scratch * m.entries[f].p
                 after[places[o]] = t
                 places[o] += 1
-            m.scratch[t] = np.nan
+            m.states[t].scratch = np.nan
     begin = m.counts[POOL]
     if begin + 2 * shown + 2 * total > m.where.size or m.counts[NODES] + shown > m.nodes.size:
         m.counts[FULL] = 1
@@ -271,16 +291,16 @@ def expand(m: Any, i: int, a: int) -> bool:
     child = begin
     for o in range(m.symbols):
         if sums[o] > 0:
-            k = m.block_of[after[places[o] - lengths[o]]]
+            k = m.states[after[places[o] - lengths[o]]].block
             start = m.counts[POOL]
             end = start
-            if 2 * lengths[o] >= m.blocks[k].size:  # nearly all of the block: zeros, too
-                end += m.blocks[k].size
+            if 2 * lengths[o] >= m.states[k].size:  # nearly all of the block: zeros, too
+                end += m.states[k].size
                 for e in range(start, end):
-                    m.where[e] = m.blocks[k].first + e - start
+                    m.where[e] = k + e - start
                     m.weight[e] = 0.0
                 for g in range(places[o] - lengths[o], places[o]):
-                    m.weight[start + after[g] - m.blocks[k].first] = joint[g] / sums[o]
+                    m.weight[start + after[g] - k] = joint[g] / sums[o]
             else:
                 for g in range(places[o] - lengths[o], places[o]):
                     m.where[end] = after[g]
@@ -331,9 +351,9 @@ def corner_of(m: Any, i: int) -> int:
 def add_point(m: Any, i: int) -> None:
     """Notes the upper bound of a node, as the newest point of its block or as a corner of it."""
     node = m.nodes[i]
-    block = m.blocks[node.block]
+    block = m.states[node.block]
     if corner_of(m, i) >= 0:
-        m.corners[corner_of(m, i)] = node.upper
+        m.states[corner_of(m, i)].corner = node.upper
         block.moved = m.counts[CLOCK]
         j = block.point
         while j >= 0:
@@ -359,7 +379,7 @@ def add_point(m: Any, i: int) -> None:
 def backup(m: Any, i: int) -> None:
     """Tightens both bounds at a node by looking one step ahead."""
     node = m.nodes[i]
-    block = m.blocks[node.block]
+    block = m.states[node.block]
     if m.counts[VECTORS] == m.vectors.size or m.counts[VALUES] + block.size > m.values.size:
         m.counts[FULL] = 1
         return
@@ -402,9 +422,9 @@ def improve(m: Any, i: int) -> bool:
             if value > most:
                 most, a = value, np.int64(c)
     alpha = vector(m, i, a)
-    value, first = 0.0, m.blocks[node.block].first
+    value = 0.0
     for e in range(node.begin, node.end):
-        value += m.weight[e] * alpha[m.where[e] - first]
+        value += m.weight[e] * alpha[m.where[e] - node.block]
     see(m, i)
     if value > node.lower + m.tiny and add_vector(m, node.block, alpha, a):
         see(m, i)
@@ -415,40 +435,38 @@ def improve(m: Any, i: int) -> bool:
 @inner
 def vector(m: Any, i: int, a: int) -> Vector:
     """The vector of an action and of the children's best vectors, summed over observations first."""
-    n, actions = m.scratch.size, m.branches.shape[1]
-    block = m.blocks[m.nodes[i].block]
+    k = m.nodes[i].block
     chosen = np.zeros(m.symbols, dtype=np.int64)
     begin, end = m.branches[i, a].begin, m.branches[i, a].end
     for e in range(begin, end):
         see(m, np.int64(m.where[e]))
         chosen[m.where[e + end - begin]] = m.nodes[m.where[e]].vector + 1
-    alpha = np.empty(block.size)
-    for s in range(block.first, block.first + block.size):
+    alpha = np.empty(m.states[k].size)
+    for s in range(k, k + alpha.size):
         total = 0.0
-        for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
-            t = m.columns[f]
-            if np.isnan(m.scratch[t]):
+        for f in range(m.pairs[s, a].moves, m.pairs[s + 1, a].moves):
+            t = m.entries[f].to
+            target = m.states[t]
+            if np.isnan(target.scratch):
                 ahead = 0.0
-                target = m.blocks[m.block_of[t]]
-                row = (actions + a) * n + t
-                for g in range(m.rows[row], m.rows[row + 1]):
-                    v = chosen[m.columns[g]] - 1
+                for g in range(m.pairs[t, a].shows, m.pairs[t + 1, a].shows):
+                    v = chosen[m.entries[g].to] - 1
                     if v < 0:
-                        v = target.vector  # not seen from here: any vector is a lower bound
-                    ahead += m.entries[g] * m.values[m.vectors[v].begin + t - target.first]
-                m.scratch[t] = ahead
-            total += m.entries[f] * m.scratch[t]
-        alpha[s - block.first] = m.tables[0, s, a] + m.discount * total
-    for s in range(block.first, block.first + block.size):
-        for f in range(m.rows[a * n + s], m.rows[a * n + s + 1]):
-            m.scratch[m.columns[f]] = np.nan
+                        v = m.states[target.block].vector  # not seen from here: any vector is a lower bound
+                    ahead += m.entries[g].p * m.values[m.vectors[v].begin + t - target.block]
+                target.scratch = ahead
+            total += m.entries[f].p * target.scratch
+        alpha[s - k] = m.pairs[s, a].reward + m.discount * total
+    for s in range(k, k + alpha.size):
+        for f in range(m.pairs[s, a].moves, m.pairs[s + 1, a].moves):
+            m.states[m.entries[f].to].scratch = np.nan
     return alpha
 
 
 @outer
 def add_vector(m: Any, k: int, alpha: Vector, action: int) -> bool:
     """Adds a vector unless an old one is at least as good everywhere; drops those that it makes useless."""
-    block = m.blocks[k]
+    block = m.states[k]
     v = block.vector
     while v >= 0:
         begin = m.vectors[v].begin
@@ -494,8 +512,18 @@ def add_vector(m: Any, k: int, alpha: Vector, action: int) -> bool:
 
 
 @outer
+def grow(m: Any, i: int, a: int) -> bool:
+    """The children of a node by an action, with the bounds that are known now; False where the arrays are too short."""
+    if not expand(m, i, a):
+        return False
+    for e in range(m.branches[i, a].begin, m.branches[i, a].end):
+        see(m, np.int64(m.where[e]))
+    return True
+
+
+@outer
 def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
-    """One way down and back up; the gap allowed at depth t is width γ⁻ᵗ. With draws: a random walk, no backups."""
+    """One way down and back up; see `trials.Trials.trial`."""
     random = draws.size > 0
     path = np.empty(draws.size // 2 if random else DEEPEST, dtype=np.int64)
     i: Any = np.int64(0)
@@ -534,41 +562,46 @@ def trial(m: Any, width: float, draws: Draws) -> Int[np.ndarray, " t"]:
 class CompiledTrials:
     """Both bounds of a POMDP, and the beliefs they were tightened at; see `trials.Trials`."""
 
+    root = 0
+
     def __init__(self, blocks: Blocks, blind: list[tuple[Vector, int]], informed: Float[np.ndarray, "n a"]) -> None:
         n, actions = blocks.rewards.shape
         matrices = [*blocks.transitions, *blocks.observations]
-        lengths = np.concatenate([np.diff(matrix.indptr) for matrix in matrices])
-        records = np.full(len(blocks.sizes), -1, dtype=BLOCK)
-        records["first"], records["size"], records["moved"] = blocks.first[:-1], blocks.sizes, 0
-        nodes = np.zeros(1 << 12, dtype=NODE)
+        states, nodes = np.full(n, -1, dtype=STATE), np.zeros(1 << 12, dtype=NODE)
+        states["corner"], states["scratch"], states["moved"] = informed.max(axis=1), np.nan, 0
+        states["block"], states["size"] = blocks.first[blocks.block], blocks.sizes[blocks.block]
+        pairs = np.zeros((n + 1, actions), dtype=PAIR)
+        pairs["reward"][:n], pairs["informed"][:n] = blocks.rewards, informed
+        ends = np.cumsum([0] + [matrix.nnz for matrix in matrices])
+        for k, matrix in enumerate(matrices):
+            pairs["moves" if k < actions else "shows"][:, k % actions] = ends[k] + matrix.indptr
+        entries = np.empty(ends[-1], dtype=ENTRY)
+        entries["to"] = np.concatenate([matrix.indices for matrix in matrices])
+        entries["p"] = np.concatenate([matrix.data for matrix in matrices])
         nodes["bucket"] = -1
         self.m = Arrays(
-            np.concatenate([[0], np.cumsum(lengths)]),
-            np.concatenate([matrix.indices for matrix in matrices]).astype(np.int32),
-            np.concatenate([matrix.data for matrix in matrices]),
-            np.ascontiguousarray(np.stack([blocks.rewards, informed])),
-            informed.max(axis=1),
-            blocks.block,
-            np.full(n, np.nan),
-            records,
+            states,
+            pairs,
+            entries,
             nodes,
             np.zeros((len(nodes), actions), dtype=BRANCH),
             np.zeros(1 << 16, dtype=np.int32),
             np.zeros(1 << 16),
             np.zeros(1 << 10, dtype=VECTOR),
-            np.zeros(max(1 << 16, 2 * len(blind) * n)),
+            np.zeros(1 << 16),
             np.zeros(6, dtype=np.int64),
             blocks.observations[0].shape[1],
             float(blocks.discount),
             TINY * max(float(np.ptp(informed)), float(np.abs(informed).max()), 1e-300),
         )
+        self.first = blocks.first
         for alpha, action in blind:
-            for k, first in enumerate(blocks.first[:-1]):
-                self.adopt_vector(k, alpha[first : first + blocks.sizes[k]], action)
-        self._node(blocks.home, blocks.start)
-        see(self.m, 0)
+            for k, (first, end) in enumerate(pairwise(blocks.first)):
+                self.adopt_vector(k, alpha[first:end], action)
+        self.node(blocks.home, blocks.start)
+        see(self.m, self.root)
 
-    def trial(self, width: float, draws: Draws | None = None) -> Int[np.ndarray, " t"]:
+    def trial(self, width: float, draws: Draws | None = None) -> Sequence[int]:
         """One way down and back up, again with longer arrays where they were too short."""
         while True:
             path = trial(self.m, width, np.empty(0) if draws is None else draws)
@@ -585,106 +618,121 @@ class CompiledTrials:
         """Takes notice of what came since the node was last looked at."""
         see(self.m, node)
 
+    def children(self, node: int, action: int) -> Children:
+        """What follows an action, the bounds of the beliefs that it leads to up to date."""
+        while not grow(self.m, node, action):
+            self._make_room()
+        m, branch = self.m, self.m.branches[node, action]
+        begin, end = int(branch["begin"]), int(branch["end"])
+        nodes, seen = m.where[begin:end].tolist(), m.where[end : 2 * end - begin].tolist()
+        return Children(float(branch["reward"]), seen, m.weight[begin:end].copy(), nodes)
+
     def adopt_vector(self, k: int, alpha: Vector, action: int) -> None:
         """Takes over a vector that is a lower bound."""
-        m = self.m
-        self._make_room(bool(m.counts[VECTORS] == len(m.vectors) or m.counts[VALUES] + len(alpha) > len(m.values)))
-        self.m.counts[CLOCK] += 1
-        add_vector(self.m, k, np.ascontiguousarray(alpha), action)
-        if self.m.counts[NODES]:
-            see(self.m, 0)
+        counts, m = self.m.counts, self.m
+        while counts[VECTORS] == len(self.m.vectors) or counts[VALUES] + len(alpha) > len(self.m.values):
+            self._make_room(True)
+        counts[CLOCK] += 1
+        add_vector(self.m, int(self.first[k]), np.ascontiguousarray(alpha), action)
+        if m.counts[NODES]:
+            see(self.m, self.root)
 
     def adopt_point(self, k: int, belief: Vector, value: float) -> None:
         """Takes over an upper bound of a belief."""
-        node = self._node(k, belief)
+        node = self.node(k, belief)
         self.m.counts[CLOCK] += 1
         if value < self.m.nodes[node]["upper"]:
             self.m.nodes["upper"][node] = value
             add_point(self.m, node)
-        see(self.m, 0)
+        see(self.m, self.root)
 
-    def _node(self, k: int, belief: Vector) -> int:
+    def node(self, k: int, belief: Vector) -> int:
+        """The node of a belief, new or known."""
         while self.m.counts[POOL] + len(belief) > len(self.m.where) or self.m.counts[NODES] == len(self.m.nodes):
             self._make_room(True)
-        m, support = self.m, np.flatnonzero(belief)
+        m, support, first = self.m, np.flatnonzero(belief), int(self.first[k])
         if 2 * len(support) >= len(belief):  # as `expand` keeps it
             support = np.arange(len(belief))
-        begin = m.counts[POOL]
-        m.where[begin : begin + len(support)] = m.blocks[k]["first"] + support
+        begin = int(m.counts[POOL])
+        m.where[begin : begin + len(support)] = first + support
         m.weight[begin : begin + len(support)] = belief[support]
-        return int(add_node(m, k, begin, begin + len(support)))
+        return int(add_node(m, first, begin, begin + len(support)))
 
     def _make_room(self, need: bool = False) -> bool:
-        """Doubles the arrays that are more than half full, if something did not fit."""
-        m, counts = self.m, self.m.counts
-        if not (counts[FULL] or need):
+        """Longer arrays where they are more than half full (or all, if none is), if something did not fit."""
+        m = self.m
+        if not (m.counts[FULL] or need):
             return False
-        counts[FULL] = 0
-        full = {
-            "nodes": 2 * counts[NODES] > len(m.nodes),
-            "branches": 2 * counts[NODES] > len(m.nodes),
-            "where": 2 * counts[POOL] > len(m.where),
-            "weight": 2 * counts[POOL] > len(m.where),
-            "vectors": 2 * counts[VECTORS] > len(m.vectors),
-            "values": 2 * counts[VALUES] > len(m.values),
-        }
-        if not any(full.values()):
-            full = dict.fromkeys(full, True)
-        longer: dict[str, Any] = {
-            name: np.concatenate([array, np.zeros_like(array)]) for name, array in m._asdict().items() if full.get(name)
-        }
-        self.m = m._replace(**longer)
-        if full["nodes"]:
-            rehash(self.m)
+        m.counts[FULL] = 0
+        full = [name for name in GROWING if 2 * m.counts[GROWING[name]] > len(getattr(m, name))] or list(GROWING)
+        for name in full:
+            array = getattr(m, name)
+            # In place: no moment at which memory holds both; large arrays by less, as all of it is touched.
+            array.resize((int(len(array) * (2 if array.nbytes < LARGE else 1.25)), *array.shape[1:]), refcheck=False)
+        if "nodes" in full:
+            rehash(m)
         return True
+
+    def forget(self) -> None:
+        """Leaves the vectors, the points and the root: other beliefs are found again when they are needed."""
+        forget(self.m)
 
     def bounds(self, node: int) -> tuple[float, float]:
         """As a node remembers them."""
         return float(self.m.nodes[node]["lower"]), float(self.m.nodes[node]["upper"])
 
+    def action(self, node: int) -> int:
+        """Of the vector that is best at a node."""
+        return int(self.m.vectors[self.m.nodes[node]["vector"]]["action"])
+
+    def uppers(self, node: int) -> Float[np.ndarray, " a"]:
+        """Upper bounds of the actions at a node, perhaps stale."""
+        return self.m.branches["q"][node].copy()
+
     @property
     def lower(self) -> float:
         """At the start."""
-        return self.bounds(0)[0]
+        return self.bounds(self.root)[0]
 
     @property
     def upper(self) -> float:
         """At the start."""
-        return self.bounds(0)[1]
+        return self.bounds(self.root)[1]
 
     @property
     def size(self) -> int:
-        """Bytes of all arrays."""
-        return sum(array.nbytes for array in self.m if isinstance(array, np.ndarray))
+        """Bytes that are in use."""
+        m = self.m
+        used = (int(m.counts[count]) * getattr(m, name)[:1].nbytes for name, count in GROWING.items())
+        return sum(used) + m.states.nbytes + m.pairs.nbytes + m.entries.nbytes
 
     def vectors(self) -> list[tuple[Float[np.ndarray, "v m"], Int[np.ndarray, " v"]]]:
         """Of each block: the vectors over its states, and their actions."""
-        out = []
-        for block in self.m.blocks:
-            v, alphas, actions = block["vector"], [], []
-            while v >= 0:
-                record = self.m.vectors[v]
-                alphas.append(self.m.values[record["begin"] : record["begin"] + block["size"]])
-                actions.append(record["action"])
-                v = record["older"]
-            out.append((np.array(alphas), np.array(actions)))
+        m, out = self.m, []
+        for first, end in pairwise(self.first.tolist()):
+            records = m.vectors[list(self._chain(int(m.states[first]["vector"]), m.vectors))]
+            alphas = m.values[records["begin"][:, None] + np.arange(end - first)]
+            out.append((alphas, records["action"].copy()))
         return out
 
     @property
     def corners(self) -> Vector:
         """The upper bounds of beliefs that are sure of a state."""
-        return self.m.corners.copy()
+        return self.m.states["corner"].copy()
 
-    def points(self) -> list[tuple[int, Vector, float]]:
+    def points(self) -> list[Point]:
         """The other beliefs whose upper bounds are kept: the block, the belief inside it, the bound."""
-        out = []
-        for k, block in enumerate(self.m.blocks):
-            j = block["point"]
-            while j >= 0:
-                node = self.m.nodes[j]
-                part = slice(node["begin"], node["end"])
-                belief = np.zeros(block["size"])
-                belief[self.m.where[part] - block["first"]] = self.m.weight[part]
-                out.append((k, belief, float(node["upper"])))
-                j = node["older"]
+        m, out = self.m, []
+        for k, (first, end) in enumerate(pairwise(self.first.tolist())):
+            for j in self._chain(int(m.states[first]["point"]), m.nodes):
+                part = slice(m.nodes[j]["begin"], m.nodes[j]["end"])
+                belief = np.zeros(end - first)
+                belief[m.where[part] - first] = m.weight[part]
+                out.append((k, belief, float(m.nodes[j]["upper"])))
         return out
+
+    def _chain(self, newest: int, records: np.ndarray) -> Iterator[int]:
+        """A linked list, the newest first."""
+        while newest >= 0:
+            yield newest
+            newest = int(records[newest]["older"])

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from credo.core.checks import check_count, check_real
+from credo.decide.pomdp.online import Node as Tree
 from credo.decide.pomdp.online import OnlinePlanner
-from credo.decide.pomdp.simulators import Generator, World
+from credo.decide.pomdp.simulators import Generator, Policy, World
 
 
 class Node:
@@ -26,7 +27,9 @@ class Node:
         self.share = len(states) / search.scenarios * search.world.discount**depth
         """The weight of the scenarios, discounted to the root."""
         left = max(search.depth - depth, 0)
-        earned, self.default_action = search.world.lower(states, left, search.random) if left else (0.0, 0)
+        earned, self.default_action = (
+            search.world.lower(states, left, search.random, search.policy) if left else (0.0, 0)
+        )
         self.default = self.lower = self.share * earned
         self.upper = max(self.share * search.world.upper(states, left) if left else 0.0, self.lower)
         self.children: list[dict[Hashable, Node]] | None = None
@@ -37,9 +40,10 @@ class Node:
 class Search:
     """One search from scenarios of a belief."""
 
-    def __init__(self, method: "DESPOT", world: World, states: Any, random: Generator) -> None:
+    def __init__(self, method: "DESPOT", world: World, states: Any, policy: Policy | None, random: Generator) -> None:
         self.world, self.random = world, random
         self.depth, self.regularization, self.scenarios = method.depth, method.regularization, len(states)
+        self.policy = policy
         self.root = Node(self, states, 0)
 
     def trial(self) -> None:
@@ -99,26 +103,27 @@ class Search:
 class DESPOT(OnlinePlanner):
     """Trials in a tree of `scenarios`, of which each action of the policy costs `regularization`.
 
-    Bounds come from the world: the fast informed bound and blind policies of a POMDP; of a simulator, random actions
-    and its `reward_max`. `trials` are made where no `seconds` are given.
+    Bounds come from the world: those of point-based trials of a POMDP; of a simulator, random actions and its
+    `reward_max`. `trials` are made where no `seconds` are given.
     """
 
     scenarios: int = 500
     trials: int = 200
     regularization: float = 0.0
 
-    def search(self, world: World, draws: Any, random: Generator) -> int:
+    def search(self, world: World, belief: Any, random: Generator, root: Tree) -> int:
         """Trials until the bounds of the root meet, or the time is used up."""
         check_count(self.scenarios, "scenarios")
         check_count(self.trials, "trials")
         check_real(self.regularization, "regularization", 0)
-        search, until = Search(self, world, draws(self.scenarios, random), random), self.clock()
-        root, done = search.root, 0
+        until, policy = self.clock(), self.default(world, belief, random)
+        search = Search(self, world, world.draws(belief, self.scenarios, random), policy, random)
+        top, done = search.root, 0
         while done < self.trials if self.seconds is None else time.monotonic() < until:
             search.trial()
             done += 1
-            if root.upper - root.lower <= 1e-6 * max(abs(root.upper), 1e-12):
+            if top.upper - top.lower <= 1e-6 * max(abs(top.upper), 1e-12):
                 break
-        if root.children is None or root.default >= max(search.lowers(root)):
-            return root.default_action
-        return int(np.argmax(search.lowers(root)))
+        if top.children is None or top.default >= max(search.lowers(top)):
+            return top.default_action
+        return int(np.argmax(search.lowers(top)))

@@ -16,6 +16,8 @@ import scipy.sparse as sp
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import connected_components
 
+from credo.decide.pomdp.model import entries_of
+
 
 class Blocks(NamedTuple):
     """A POMDP whose states are sorted so that block k is first[k]:first[k + 1]; states out of reach are left out."""
@@ -118,12 +120,9 @@ def _partition(moves: Sequence[Any], seen: Sequence[Any], reached: np.ndarray, c
         causes, effects = [np.zeros(copies, dtype=int)], [np.arange(copies)]
         for a, (matrix, emission) in enumerate(zip(moves, seen, strict=True)):
             led = sp.coo_array(gather @ matrix)
-            lengths = np.diff(emission.indptr)[led.col]
-            begin = np.repeat(emission.indptr[led.col], lengths)
-            offset = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            symbol = emission.indices[begin + offset]
-            causes.append(1 + (np.repeat(led.row, lengths).astype(np.int64) * len(moves) + a) * o + symbol)
-            effects.append(np.repeat(led.col, lengths))
+            entry, at = entries_of(emission.indptr, led.col)
+            causes.append(1 + (led.row[entry].astype(np.int64) * len(moves) + a) * o + emission.indices[at])
+            effects.append(led.col[entry])
         names, cause = np.unique(np.concatenate(causes), return_inverse=True)
         effect = np.concatenate(effects)
         size = n + len(names)

@@ -186,18 +186,18 @@ class POMDP(Problem):
         """The number of an observation, from its name or its number."""
         return _number(name, self.observation_names, "observation")
 
-    def distribution(self, start: Any) -> Float[np.ndarray, " s"]:
+    def distribution(self, given: Any, what: str = "start") -> Float[np.ndarray, " s"]:
         """Probabilities of the states, from a state (its name or number) or from probabilities."""
         s = len(self.state_names)
-        if isinstance(start, str | int | np.integer):
+        if isinstance(given, str | int | np.integer):
             out = np.zeros(s)
-            out[self.state(start)] = 1.0
+            out[self.state(given)] = 1.0
             return out
-        probs = check_array(start, "start").astype(float)
+        probs = check_array(given, what).astype(float)
         if probs.shape != (s,):
-            raise DataError(f"start must be a state or {s} probabilities, found the shape {probs.shape}")
+            raise DataError(f"{what} must be a state or {s} probabilities, found the shape {probs.shape}")
         if not (probs >= 0).all() or abs(probs.sum() - 1) > SUM_TOLERANCE:
-            raise DataError(f"start must hold probabilities that sum to 1, found the sum {probs.sum():.9g}")
+            raise DataError(f"{what} must hold probabilities that sum to 1, found the sum {probs.sum():.9g}")
         return probs / probs.sum()
 
     def check_ending(self) -> None:
@@ -277,6 +277,15 @@ def expected_rewards(
         return table.copy()
     shapes = f"{(s,)}, {(s, a)}, {(s, a, s)} or {(s, a, s, o)}"
     raise DataError(f"reward must have the shape {shapes}, found {table.shape}")
+
+
+def entries_of(
+    indptr: Int[np.ndarray, " rows_and_1"], rows: Int[np.ndarray, " n"]
+) -> tuple[Int[np.ndarray, " e"], Int[np.ndarray, " e"]]:
+    """All entries of some rows of a sparse matrix: which of the n each belongs to, and where it stands."""
+    many = np.diff(indptr)[rows]
+    which = np.repeat(np.arange(len(rows)), many)
+    return which, np.repeat(indptr[rows] - np.cumsum(many) + many, many) + np.arange(len(which))
 
 
 def _unstacked(

@@ -5,37 +5,65 @@
     agent = agent.observed(action, observation)
 
 POMCP: Silver & Veness (2010), "Monte-Carlo planning in large POMDPs"; its tree is over actions and observations, states
-are drawn from the belief, UCB1 chooses (PO-UCT). Beliefs are exact where probabilities are known, else particles.
+are drawn from the belief, UCB1 chooses (PO-UCT), and what was searched below the history that came true is kept.
+Where probabilities are known the belief is exact, and so is that of every history (`BeliefWorld`); else beliefs are
+particles.
 """
 
 import math
 import time
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from credo.core.checks import check_count, check_real
-from credo.core.errors import DataError, RepairedWarning
-from credo.decide.pomdp.belief import BeliefState
-from credo.decide.pomdp.plan import Returns
-from credo.decide.pomdp.simulators import FiniteWorld, Generator, World, world_of
+from credo.core.errors import DataError
+from credo.decide.pomdp.belief_world import BeliefWorld
+from credo.decide.pomdp.model import POMDP
+from credo.decide.pomdp.plan import AlphaPlan, Returns
+from credo.decide.pomdp.simulators import FiniteWorld, Generator, GymWorld, Policy, World
 
-TRIES = 100
-"""Draws for each particle that must agree with an observation."""
+BATCH, PILOTS = 64, 10
+"""States drawn from the belief at once, and episodes from which a default policy is chosen."""
+
+
+class Node:
+    """A history: how often it was visited, and for each action worth trying how often, with what mean return."""
+
+    __slots__ = ("actions", "children", "counts", "floor", "means", "visits")
+
+    def __init__(self) -> None:
+        self.visits, self.floor = 0, -math.inf
+        self.actions: list[int] = []
+        """None before the first visit; the most promising one last."""
+        self.counts: list[int] = []
+        self.means: list[float] = []
+        self.children: dict[tuple[int, Hashable], Node] = {}
+
+    def open(self, actions: Sequence[int], floor: float) -> None:
+        """Takes the actions that are worth trying, and what is earned at least without a search."""
+        self.actions, self.counts, self.means = list(actions), [0] * len(actions), [0.0] * len(actions)
+        self.floor = floor
+
+    @property
+    def value(self) -> float:
+        """The mean return of the action tried most often (the robust maximum of Coulom 2006), or the floor."""
+        return max(self.floor, self.means[self.counts.index(max(self.counts))])
 
 
 class Agent(NamedTuple):
-    """An online planner in a world with what it believes; a value: `observed` returns the next one."""
+    """An online planner in a world with what it believes; `observed` returns the next one."""
 
     method: "OnlinePlanner"
     world: World
     belief: Any
     """A `BeliefState`, or particles."""
     seed: int
+    root: Node
+    """What the search knows of this history already; `act` adds to it."""
 
     def act(self) -> Hashable:
         """The action that the search from this belief finds best."""
@@ -43,59 +71,54 @@ class Agent(NamedTuple):
 
     def choose(self) -> int:
         """Its number."""
-        return self.method.search(self.world, self.draws, np.random.default_rng(self.seed))
-
-    def draws(self, n: int, random: Generator) -> Any:
-        """States drawn from the belief."""
-        if isinstance(self.belief, BeliefState):
-            return random.choice(len(self.belief.probs), size=n, p=self.belief.probs)
-        return self.world.chosen(self.belief, random.integers(len(self.belief), size=n))
+        return self.method.search(self.world, self.belief, np.random.default_rng(self.seed), self.root)
 
     def observed(self, action: Hashable, seen: Any) -> "Agent":
         """After an action and what was seen."""
-        known = self.world.actions
-        if action not in known:
-            raise DataError(f"there is no action {action!r}; there are {', '.join(str(each) for each in known[:8])}")
-        number, random = known.index(action), np.random.default_rng((self.seed, 1))
-        if isinstance(self.belief, BeliefState):
-            after: Any = self.belief.condition(number, seen)
-        else:
-            after = particles_after(self.world, self.belief, number, seen, random)
-        return self._replace(belief=after, seed=int(random.integers(2**31)))
+        number, random = self.world.number(action), np.random.default_rng((self.seed, 1))
+        after = self.world.updated(self.belief, number, seen, random)
+        below = self.root.children.get((number, self.world.code(seen)), Node())
+        return self._replace(belief=after, seed=int(random.integers(2**31)), root=below)
 
 
 @dataclass(frozen=True)
 class OnlinePlanner(ABC):
-    """Searches from a belief; `seconds` or a number of simulations is spent on each step."""
+    """Searches from a belief; `seconds` or a number of simulations is spent on each step.
+
+    A POMDP is planned offline first for `beforehand` seconds; `rollout` is a plan of it to take in place of that, or a
+    function of a state (of a POMDP its number) and a random generator that names the action to simulate with where a
+    search knows no better. Without one, simulators do what has earned most: random actions, or one action for ever.
+    """
 
     seconds: float | None = None
     depth: int = 90
     particles: int = 1000
     """Of beliefs, where probabilities are not known."""
+    beforehand: float = 5.0
+    rollout: AlphaPlan | Policy | None = None
 
     def begin(self, problem: Any, *, seed: int = 0) -> Agent:
         """The agent at the start of an episode, in a POMDP, a `World` or a gymnasium environment."""
         if self.seconds is not None:
             check_real(self.seconds, "seconds", 0)
+        check_real(self.beforehand, "beforehand", 0)
         check_count(self.depth, "depth")
         check_count(self.particles, "particles")
-        world = world_of(problem)
-        random = np.random.default_rng(seed)
-        if isinstance(world, FiniteWorld):
-            return Agent(self, world, world.pomdp.belief(), seed)
-        return Agent(self, world, world.begin_many(self.particles, random), seed)
+        world = self.world_of(problem)
+        return Agent(self, world, world.believe(self.particles, np.random.default_rng(seed)), seed, Node())
 
     def play(self, problem: Any, n: int = 10, *, steps: int = 100, seed: int = 0) -> Returns:
         """Discounted returns of n simulated episodes of at most so many steps."""
         check_count(n, "n")
         check_count(steps, "steps")
-        world, totals = world_of(problem), []
+        world, totals = self.world_of(problem), []
+        stage = world.stage
         for k in range(n):
             random = np.random.default_rng((seed, k))
-            state, agent, total = world.begin(random), self.begin(world, seed=seed + k), 0.0
+            state, agent, total = stage.begin(random), self.begin(world, seed=seed + k), 0.0
             for t in range(steps):
                 action = agent.choose()
-                state, seen, reward, over = world.step(state, action, random)
+                state, seen, reward, over = stage.step(state, action, random)
                 total += world.discount**t * reward
                 if over:
                     break
@@ -105,126 +128,112 @@ class OnlinePlanner(ABC):
         error = float(each.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
         return Returns(float(each.mean()), error, each)
 
+    def world_of(self, problem: Any) -> World:
+        """A world of a POMDP, of a gymnasium environment or its name, or the world itself."""
+        plan = self.rollout if isinstance(self.rollout, AlphaPlan) else None
+        if isinstance(problem, POMDP):
+            simulated = self.rollout is not None and plan is None
+            return FiniteWorld(problem) if simulated else BeliefWorld(problem, self.beforehand, plan)
+        if plan is not None and not isinstance(problem, BeliefWorld):
+            raise DataError(f"rollout can be a plan only in a POMDP, found {type(problem).__name__}; give a function")
+        if isinstance(problem, World):
+            return problem
+        if isinstance(problem, str) or (hasattr(problem, "reset") and hasattr(problem, "action_space")):
+            return GymWorld(problem)
+        raise DataError(
+            f"online planning takes a POMDP, a World or a gymnasium environment, found {type(problem).__name__}"
+        )
+
     @abstractmethod
-    def search(self, world: World, draws: Any, random: Generator) -> int:
-        """The number of the best action; `draws(n, random)` gives states of the belief."""
+    def search(self, world: World, belief: Any, random: Generator, root: Node) -> int:
+        """The number of the best action; what is learned of histories goes into the tree below the root."""
+
+    def default(self, world: World, belief: Any, random: Generator) -> Policy | None:
+        """What is done where the search knows no better: of several policies the one that earns most, tried briefly."""
+        choices = world.defaults(None if isinstance(self.rollout, AlphaPlan) else self.rollout)
+        if len(choices) == 1:
+            return choices[0]
+        states = list(world.draws(belief, PILOTS, random))
+        earned = [sum(world.value(state, self.depth, random, policy) for state in states) for policy in choices]
+        return choices[earned.index(max(earned))]
 
     def clock(self) -> float:
         """When to stop."""
         return math.inf if self.seconds is None else time.monotonic() + self.seconds
 
 
-class Node:
-    """A history: how often it was visited, and for each action how often, with what mean return and what scatter."""
-
-    __slots__ = ("children", "counts", "means", "scatter", "visits")
-
-    def __init__(self, actions: int, guess: list[float] | None = None) -> None:
-        self.visits = 0 if guess is None else actions
-        self.counts = [0 if guess is None else 1] * actions
-        self.means = [0.0] * actions if guess is None else guess
-        self.scatter = [0.0] * actions
-        """Sums of squared deviations from the mean."""
-        self.children: dict[tuple[int, Hashable], Node] = {}
-
-
 @dataclass(frozen=True)
 class POMCP(OnlinePlanner):
     """Monte-Carlo tree search over histories.
 
-    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the standard deviation of the
-    returns of each action (UCB-tuned; Auer, Cesa-Bianchi & Fischer 2002), which begins with the range of all returns of
-    the search: an action that is always bad is soon left alone. `simulations` are made where no `seconds` are given.
+    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the range of what simulations
+    have returned, as Silver & Veness do. What is passed up from a history is not the mean return of all that was tried
+    below, but that of what was tried most: less is lost by exploring. `simulations` are made where there are no
+    `seconds`.
     """
 
     simulations: int = 1000
     exploration: float | None = None
 
-    def search(self, world: World, draws: Any, random: Generator) -> int:
+    def search(self, world: World, belief: Any, random: Generator, root: Node) -> int:
         """Simulations from states of the belief, until the time or their number is used up."""
         check_count(self.simulations, "simulations")
-        root, until, actions = Node(len(world.actions)), self.clock(), len(world.actions)
-        done, low, high = 0, math.inf, -math.inf
+        until, done, low, high = self.clock(), 0, math.inf, -math.inf
+        policy = self.default(world, belief, random)
         while (done < self.simulations) if self.seconds is None else (time.monotonic() < until or not done):
-            batch = draws(min(64, self.simulations - done) if self.seconds is None else 64, random)
-            for state in batch.tolist() if isinstance(world, FiniteWorld) else batch:
-                total = self._simulate(world, state, root, (high - low) ** 2 / 4 if done > 1 else 1.0, random)
+            n = BATCH if self.seconds is not None else min(BATCH, self.simulations - done)
+            for state in world.draws(belief, n, random):
+                if done and time.monotonic() > until:
+                    break
+                if not root.actions:
+                    root.open(world.worth(state), world.floor(state)[0])
+                if len(root.actions) == 1:
+                    return root.actions[0]
+                c = self.exploration if self.exploration is not None else max(high - low, 0.0) if done > 1 else 1.0
+                total = self._simulate(world, state, root, c, policy, random)
                 low, high, done = min(low, total), max(high, total), done + 1
-            if done >= actions and self.seconds is not None and time.monotonic() > until:
-                break
-        tried = [k for k in range(actions) if root.counts[k]]
-        return max(tried, key=lambda k: root.means[k])
+        best = max((k for k, n in enumerate(root.counts) if n), key=lambda k: root.means[k])
+        return root.actions[best] if root.means[best] >= root.floor else world.floor(state)[1]
 
-    def _simulate(self, world: World, state: Any, node: Node, spread: float, random: Generator) -> float:
+    def _simulate(
+        self, world: World, state: Any, node: Node, c: float, policy: Policy | None, random: Generator
+    ) -> float:
         """Down the tree, an estimate at its edge, and the returns back up."""
         path: list[tuple[Node, int]] = []
         rewards: list[float] = []
-        tail = 0.0
+        total = 0.0
         for level in range(self.depth):
-            action = self._choose(node, spread, random)
+            if not node.actions:
+                node.open(world.worth(state), world.floor(state)[0])
+            k = choice(node, c)
+            action = node.actions[k]
             state, seen, reward, over = world.step(state, action, random)
-            path.append((node, action))
+            path.append((node, k))
             rewards.append(reward)
             if over:
                 break
             child = node.children.get((action, seen))
             if child is None:
-                node.children[action, seen] = Node(len(world.actions), world.guess(state))
-                tail = world.value(state, self.depth - level - 1, random)
+                node.children[action, seen] = Node()
+                total = world.value(state, self.depth - level - 1, random, policy)
                 break
             node = child
-        total = tail
-        for (at, action), reward in zip(reversed(path), reversed(rewards), strict=True):
+        for (at, k), reward in zip(reversed(path), reversed(rewards), strict=True):
             total = reward + world.discount * total
             at.visits += 1
-            at.counts[action] += 1
-            away = total - at.means[action]
-            at.means[action] += away / at.counts[action]
-            at.scatter[action] += away * (total - at.means[action])
+            at.counts[k] += 1
+            at.means[k] += (total - at.means[k]) / at.counts[k]
+            total = at.value
         return total
 
-    def _choose(self, node: Node, spread: float, random: Generator) -> int:
-        counts = node.counts
-        if node.visits < len(counts):
-            untried = [k for k, n in enumerate(counts) if not n]
-            return untried[int(random.random() * len(untried))]
-        logs, best, at = math.log(node.visits), -math.inf, 0
-        for k, (n, mean) in enumerate(zip(counts, node.means, strict=True)):
-            if self.exploration is None:  # as if two returns had been seen before
-                score = mean + math.sqrt(2 * logs / n * (node.scatter[k] + 2 * spread) / (n + 2))
-            else:
-                score = mean + self.exploration * math.sqrt(logs / n)
-            if score > best:
-                best, at = score, k
-        return at
 
-
-def particles_after(world: World, particles: Any, action: int, seen: Any, random: Generator) -> Any:
-    """Particles after an action and an observation: weighted where there is a likelihood, else those that agree.
-
-    Where none agrees, the observation is left out, with a warning.
-    """
-    n = len(particles)
-    moved = world.step_many(particles, action, random)
-    weights = world.likelihood(seen, action, moved.states)
-    if weights is not None:
-        total = float(np.sum(weights))
-        chances = np.full(n, 1 / n) if not total > 0 else np.asarray(weights) / total
-        return world.chosen(moved.states, random.choice(n, size=n, p=chances))
-    found: list[Any] = []
-    wanted = tuple(seen) if isinstance(seen, list) else seen
-    for _ in range(TRIES):
-        agree = np.flatnonzero([each == wanted for each in moved.seen] & ~moved.over)
-        found += [moved.states[k] for k in agree.tolist()]
-        if len(found) >= n:
-            return found[:n]
-        moved = world.step_many(particles, action, random)
-    if not found:
-        warnings.warn(
-            f"none of {n} particles agrees with the observation {wanted!r}, which the belief leaves out; use more "
-            "particles, or give the world a likelihood",
-            RepairedWarning,
-            stacklevel=2,
-        )
-        return moved.states
-    return [found[k] for k in random.integers(len(found), size=n).tolist()]
+def choice(node: Node, c: float) -> int:
+    """UCB1: what was not tried yet, the most promising first; then the action of the largest upper confidence bound."""
+    if node.visits < len(node.actions):
+        return len(node.actions) - 1 - node.visits
+    logs, best, at = c * math.sqrt(math.log(node.visits)), -math.inf, 0
+    for k, (n, mean) in enumerate(zip(node.counts, node.means, strict=True)):
+        score = mean + logs / math.sqrt(n)
+        if score > best:
+            best, at = score, k
+    return at

@@ -129,7 +129,7 @@ class AlphaPlan(Plan[POMDP]):
         world = self.world
         if isinstance(belief, BeliefState):
             return sp.csr_array(belief.probs[None])
-        return sp.csr_array((world.start if belief is None else world.distribution(belief))[None])
+        return sp.csr_array((world.start if belief is None else world.distribution(belief, "belief"))[None])
 
     def _steps(self, steps: int | None) -> int:
         if self.later:

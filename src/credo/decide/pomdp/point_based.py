@@ -19,7 +19,7 @@ import numpy as np
 from credo.core.errors import DataError, NotConvergedWarning
 from credo.decide.pomdp.bounds import blind, fib
 from credo.decide.pomdp.methods import HSVI, PBVI, Limits, Perseus, PointBased
-from credo.decide.pomdp.mixed_observability import Blocks, blocks_of
+from credo.decide.pomdp.mixed_observability import blocks_of
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.sawtooth import Sawtooth
@@ -34,6 +34,8 @@ SHALLOW, DEEP = 0.95, 0.5
 """The gap that a trial aims at, as a share of the gap at the start. Shallow ones tighten the upper bound, deep ones the
 lower; SARSOP takes turns: Hallway after 3 s is at [0.976, 1.191], after 4 s [0.94, 1.195] with shallow ones alone and
 [0.977, 1.205] with deep ones."""
+ROOM = 0.7
+"""Share of the memory that may be left when beliefs are forgotten; more, and there would be no end of it."""
 TOLD = 0.1
 """Seconds between reports of progress."""
 WALK, FRUITLESS = 40, 10
@@ -42,10 +44,7 @@ WALK, FRUITLESS = 40, 10
 
 def solve_points(pomdp: POMDP, method: PointBased, limits: Limits, start: AlphaPlan | None = None) -> AlphaPlan:
     """The plan that a method finds within the limits; `start` is a plan of the same problem to go on from."""
-    pomdp.check_ending()
-    begun = clock()
-    blocks = blocks_of(pomdp.transitions, pomdp.observations, pomdp.rewards, pomdp.discount, pomdp.start)
-    search = Search(blocks, pomdp, method, limits, begun)
+    search = Search(pomdp, method, limits)
     if start is not None:
         search.resume(start)
     reason = search.run()
@@ -55,8 +54,11 @@ def solve_points(pomdp: POMDP, method: PointBased, limits: Limits, start: AlphaP
 class Search:
     """A kernel at work within its limits."""
 
-    def __init__(self, blocks: Blocks, pomdp: POMDP, method: PointBased, limits: Limits, begun: float) -> None:
-        self.pomdp, self.blocks, self.method, self.limits, self.begun = pomdp, blocks, method, limits, begun
+    def __init__(self, pomdp: POMDP, method: PointBased, limits: Limits) -> None:
+        pomdp.check_ending()
+        self.pomdp, self.method, self.limits, self.begun = pomdp, method, limits, clock()
+        self.blocks = blocks_of(pomdp.transitions, pomdp.observations, pomdp.rewards, pomdp.discount, pomdp.start)
+        blocks = self.blocks
         self.informed = np.ascontiguousarray(fib(pomdp).T[blocks.state])
         self.below = [(row[blocks.state], a) for a, row in enumerate(blind(pomdp)) if np.isfinite(row).all()]
         self.notes: list[str] = []
@@ -92,15 +94,13 @@ class Search:
                 now = clock()
                 if self.limits.seconds is not None and now - self.begun >= self.limits.seconds:
                     return f"stopped after {self.limits.seconds:g} seconds"
-                if self.trials.size > self.limits.memory:
+                if self.trials.size > self.limits.memory and not self._forgets():
                     return f"the memory limit of {self.limits.memory:.3g} bytes is reached"
                 if time.process_time() > self.patience:
                     self.patience = np.inf
                     if self._numba():
                         self.compiled = True
-                        vectors, above = self.trials.vectors(), self._above()
-                        self.trials = self._kernel()
-                        self._adopt(vectors, above)
+                        self.renew()
                         work = self._work()
                 if self.limits.progress is not None and now - told >= TOLD:
                     self.limits.progress(self.trials.lower, self.trials.upper, now - self.begun)
@@ -109,6 +109,13 @@ class Search:
                     return "its beliefs have no more to gain"
                 self.rounds += 1
         return ""
+
+    def _forgets(self) -> bool:
+        """Whether room is made by forgetting beliefs that trials will find again; a set of beliefs is kept."""
+        if isinstance(self.method, PBVI | Perseus):
+            return False
+        self.trials.forget()
+        return bool(self.trials.size < ROOM * self.limits.memory)
 
     # ── which beliefs are backed up
 
@@ -160,6 +167,12 @@ class Search:
         if not same or (above.state != self.blocks.state).any() or start.world.shape != self.pomdp.shape:
             raise DataError("start must be a plan that a point-based method found for the same problem")
         self._adopt([(values, actions) for _, values, actions in start.vectors.tables], above)
+
+    def renew(self) -> None:
+        """A kernel with both bounds of this one, and without its nodes."""
+        vectors, above = self.trials.vectors(), self._above()
+        self.trials = self._kernel()
+        self._adopt(vectors, above)
 
     def _adopt(self, vectors: Any, above: Sawtooth) -> None:
         for k, (values, actions) in enumerate(vectors):

@@ -17,10 +17,8 @@ from jaxtyping import Float, Int
 from credo.core.errors import DataError
 from credo.decide.pomdp.belief import BeliefState
 from credo.decide.pomdp.mixed_observability import Blocks
+from credo.decide.pomdp.trials import Point
 from credo.decide.pomdp.vectors import INSIDE
-
-Point = tuple[int, Float[np.ndarray, " m"], float]
-"""A block, a belief inside it, an upper bound of its value."""
 
 
 class Sawtooth(eqx.Module):

@@ -5,6 +5,7 @@ gymnasium environment (its copies are the states), and a `StateSpaceModel`, whos
 """
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
@@ -13,12 +14,16 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.checks import check_real
-from credo.core.errors import DataError
+from credo.core.errors import DataError, RepairedWarning
 from credo.core.linalg import cholesky
-from credo.decide.pomdp.bounds import blind, fib
 from credo.decide.pomdp.model import POMDP
+from credo.decide.pomdp.sampling import Simulator
 
 Generator = np.random.Generator
+Policy = Callable[[Any, Generator], Hashable]
+"""An action for a state, by its name: what a simulation does beyond the tree."""
+TRIES = 100
+"""Draws for each particle that must agree with an observation."""
 
 
 class Moved(NamedTuple):
@@ -65,12 +70,23 @@ class World(ABC):
         """Some of many states, by their numbers."""
         return [states[k] for k in index.tolist()] if isinstance(states, list) else states[index]
 
-    def lower(self, states: Any, steps: int, random: Generator) -> tuple[float, int]:
-        """What some policy earns from the states on average, and its first action: here random actions, simulated."""
-        total, weight, first, left = 0.0, 1.0, int(random.integers(len(self.actions))), states
-        n = len(states)
+    def floor(self, state: Any) -> tuple[float, int]:
+        """What is earned at least from a state, and by which action; -inf where it is not known."""
+        return -np.inf, 0
+
+    def defaults(self, policy: Policy | None) -> list[Policy | None]:
+        """What to do where a search knows no better: the policy given, or random actions and one action for ever."""
+        if policy is not None:
+            return [policy]
+        return [None, *(_always(action) for action in self.actions)]
+
+    def lower(self, states: Any, steps: int, random: Generator, policy: Policy | None) -> tuple[float, int]:
+        """What a policy (None: random actions) earns from the states on average, simulated, and its first action."""
+        total, weight, left, n, first = 0.0, 1.0, states, len(states), 0
         for t in range(steps):
-            moved = self.step_many(left, first if t == 0 else int(random.integers(len(self.actions))), random)
+            action = self.chosen_by(policy, left[0], random)
+            first = action if t == 0 else first
+            moved = self.step_many(left, action, random)
             total += weight * float(moved.rewards.sum()) / n
             weight *= self.discount
             on = np.flatnonzero(~moved.over)
@@ -88,37 +104,95 @@ class World(ABC):
         g = self.discount
         return self.reward_max * (steps if g == 1 else (1 - g**steps) / (1 - g))
 
-    def guess(self, state: Any) -> list[float] | None:
-        """What each action may be worth in a state, where something is known of it: a search begins with that."""
-        return None
+    @property
+    def stage(self) -> "World":
+        """Where episodes happen that are played."""
+        return self
 
-    def value(self, state: Any, steps: int, random: Generator) -> float:
-        """An estimate of what a state is worth: one episode of random actions."""
+    def worth(self, state: Any) -> Sequence[int]:
+        """The actions that may be best in a state, the most promising last; the others are not tried."""
+        return range(len(self.actions))
+
+    def value(self, state: Any, steps: int, random: Generator, policy: Policy | None) -> float:
+        """An estimate of what a state is worth: one episode by a policy, or by random actions."""
         total, weight = 0.0, 1.0
         for _ in range(steps):
-            state, _, reward, over = self.step(state, int(random.integers(len(self.actions))), random)
+            state, _, reward, over = self.step(state, self.chosen_by(policy, state, random), random)
             total += weight * reward
             weight *= self.discount
             if over or weight < 0.01:
                 break
         return total
 
+    def chosen_by(self, policy: Policy | None, state: Any, random: Generator) -> int:
+        """The number of a policy's action."""
+        return int(random.random() * len(self.actions)) if policy is None else self.number(policy(state, random))
+
+    # ── what is believed: particles, unless more is known
+
+    def believe(self, n: int, random: Generator) -> Any:
+        """What is known of the state before anything was done."""
+        return self.begin_many(n, random)
+
+    def draws(self, belief: Any, n: int, random: Generator) -> Any:
+        """States drawn from a belief."""
+        return self.chosen(belief, random.integers(len(belief), size=n))
+
+    def updated(self, belief: Any, action: int, seen: Any, random: Generator) -> Any:
+        """The belief after an action and an observation.
+
+        Particles are weighted where there is a likelihood; else those that agree are drawn, joined by what is `nearby`
+        where they are few (reinvigoration). Where none agrees, the observation is left out, with a warning.
+        """
+        n = len(belief)
+        moved = self.step_many(belief, action, random)
+        weights = self.likelihood(seen, action, moved.states)
+        if weights is not None:
+            total = float(np.sum(weights))
+            chances = np.full(n, 1 / n) if not total > 0 else np.asarray(weights) / total
+            return self.chosen(moved.states, random.choice(n, size=n, p=chances))
+        found: list[Any] = []
+        wanted = self.code(seen)
+        for attempt in range(TRIES):
+            agree = np.flatnonzero([each == wanted for each in moved.seen] & ~moved.over)
+            found += [moved.states[k] for k in agree.tolist()]
+            if len(found) >= n:
+                return found[:n]
+            again = [self.nearby(each, random) for each in belief] if attempt >= TRIES // 2 else belief
+            moved = self.step_many(again, action, random)
+        if not found:
+            warnings.warn(
+                f"none of {n} particles agrees with the observation {wanted!r}, which the belief leaves out; use more "
+                "particles, or give the world a likelihood",
+                RepairedWarning,
+                stacklevel=3,
+            )
+            return moved.states
+        return [found[k] for k in random.integers(len(found), size=n).tolist()]
+
+    def nearby(self, state: Any, random: Generator) -> Any:
+        """A state like this one, for particles that have become few; the same one, unless the world knows better."""
+        return state
+
+    def code(self, seen: Any) -> Hashable:
+        """An observation as the search knows it."""
+        return hashable(seen)
+
+    def number(self, action: Hashable) -> int:
+        """The number of an action."""
+        if action not in self.actions:
+            known = ", ".join(str(each) for each in self.actions[:8])
+            raise DataError(f"there is no action {action!r}; there are {known}")
+        return self.actions.index(action)
+
 
 class FiniteWorld(World):
-    """A POMDP with its probabilities; states and observations are numbers."""
+    """A POMDP taken as a simulator; states and observations are numbers."""
 
     def __init__(self, pomdp: POMDP) -> None:
         self.pomdp, self.actions, self.discount = pomdp, pomdp.action_names, pomdp.discount
         self.reward_max = float(pomdp.rewards.max())
-        self._terminal = pomdp.terminal
-        self._paid = pomdp.rewards.tolist()
-        self._totals = np.cumsum(pomdp.moves), np.cumsum(pomdp.shows)
-        self._rows: dict[tuple[int, int], tuple[list[int], list[float]]] = {}
-        self._fib, self._blind = fib(pomdp), blind(pomdp)
-        self._over = self._terminal.tolist()
-        self._floor = self._blind[int((self._blind @ pomdp.start).argmax())]
-        ahead = [moves @ self._floor for moves in pomdp.transitions]
-        self._ahead = pomdp.rewards + self.discount * np.stack(ahead, axis=1)
+        self._simulator = Simulator(pomdp)
 
     def begin(self, random: Generator) -> int:
         """From the start belief."""
@@ -128,61 +202,24 @@ class FiniteWorld(World):
         """From the start belief."""
         return random.choice(len(self.pomdp.start), size=n, p=self.pomdp.start)
 
-    def step(self, state: int, action: int, random: Generator) -> tuple[int, int, float, bool]:
-        """By the tables, row after row as they are needed."""
-        p, s = self.pomdp, len(self._over)
-        after = self._one(0, action * s + state, p.move_indptr, p.move_indices, p.moves, random)
-        seen = self._one(1, action * s + after, p.show_indptr, p.show_indices, p.shows, random)
-        return after, seen, self._paid[state][action], self._over[after]
+    def step(self, state: int | np.integer, action: int, random: Generator) -> tuple[int, int, float, bool]:
+        """By the tables."""
+        moved = self.step_many(np.array([state]), action, random)
+        return int(moved.states[0]), int(moved.seen[0]), float(moved.rewards[0]), bool(moved.over[0])
 
     def step_many(self, states: np.ndarray, action: int, random: Generator) -> Moved:
         """All at once."""
-        p, s = self.pomdp, len(self._over)
-        after = self._many(0, action * s + states, p.move_indptr, p.move_indices, random)
-        seen = self._many(1, action * s + after, p.show_indptr, p.show_indices, random)
-        return Moved(after, seen, p.rewards[states, action], self._terminal[after])
+        self._simulator.random = random
+        after, seen, paid = self._simulator.step(np.asarray(states), np.full(len(states), action))
+        return Moved(after, seen, paid, self._simulator.terminal[after])
 
-    def lower(self, states: np.ndarray, steps: int, random: Generator) -> tuple[float, int]:
-        """The best of the blind policies."""
-        each = self._blind[:, states].mean(axis=1)
-        return float(each.max()), int(each.argmax())
+    def likelihood(self, seen: Any, action: int, states: np.ndarray) -> Float[np.ndarray, " n"]:
+        """P(o | a, s')."""
+        return self.pomdp.observations[action][np.asarray(states)][:, [self.code(seen)]].toarray().ravel()
 
-    def upper(self, states: np.ndarray, steps: int) -> float:
-        """The fast informed bound."""
-        return float(self._fib[:, states].mean(axis=1).max())
-
-    def guess(self, state: int) -> list[float]:
-        """The action, then the blind policy that is best from the start."""
-        return self._ahead[state].tolist()
-
-    def value(self, state: int, steps: int, random: Generator) -> float:
-        """Of the blind policy that is best from the start."""
-        return float(self._floor[state])
-
-    def _one(
-        self, kind: int, row: int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, random: Generator
-    ) -> int:
-        known = self._rows.get((kind, row))
-        if known is None:
-            part = slice(indptr[row], indptr[row + 1])
-            known = (indices[part].tolist(), np.cumsum(data[part]).tolist())
-            self._rows[kind, row] = known
-        columns, sums = known
-        if len(columns) == 1:
-            return columns[0]
-        u = random.random() * sums[-1]
-        for column, total in zip(columns, sums, strict=True):
-            if u < total:
-                return column
-        return columns[-1]
-
-    def _many(
-        self, kind: int, rows: np.ndarray, indptr: np.ndarray, indices: np.ndarray, random: Generator
-    ) -> np.ndarray:
-        total, low, high = self._totals[kind], indptr[rows], indptr[rows + 1]
-        below = np.where(low > 0, total[low - 1], 0.0)
-        at = np.searchsorted(total, below + random.random(len(rows)) * (total[high - 1] - below), side="right")
-        return indices[np.clip(at, low, high - 1)]
+    def code(self, seen: Any) -> int:
+        """The number of an observation."""
+        return self.pomdp.observation(seen)
 
 
 class GymWorld(World):
@@ -264,9 +301,13 @@ class StateSpaceWorld(World):
         after = self._move(_key(random), padded, u)
         means = np.asarray(self._show(after, u))[:n]
         seen = means + random.normal(size=means.shape) @ self._root.T
-        codes = [tuple(row) for row in np.round(seen / self.width).astype(int).tolist()]
+        codes = [self.code(row) for row in seen]
         paid = np.broadcast_to(np.asarray(self.reward(states, u), dtype=float), (n,))
         return Moved(np.asarray(after)[:n], codes, paid, np.zeros(n, dtype=bool))
+
+    def code(self, seen: Any) -> Hashable:
+        """In multiples of the width."""
+        return tuple(np.round(np.atleast_1d(np.asarray(seen, dtype=float)) / self.width).astype(int).tolist())
 
     def likelihood(self, seen: Any, action: int, states: np.ndarray) -> Float[np.ndarray, " n"]:
         """Of the model."""
@@ -286,17 +327,8 @@ def hashable(seen: Any) -> Hashable:
     return seen.item() if isinstance(seen, np.generic) else seen
 
 
-def world_of(problem: Any) -> World:
-    """A world of a POMDP, of a gymnasium environment or its name, or the world itself."""
-    if isinstance(problem, World):
-        return problem
-    if isinstance(problem, POMDP):
-        return FiniteWorld(problem)
-    if isinstance(problem, str) or (hasattr(problem, "reset") and hasattr(problem, "action_space")):
-        return GymWorld(problem)
-    raise DataError(
-        f"online planning takes a POMDP, a World or a gymnasium environment, found {type(problem).__name__}"
-    )
+def _always(action: Hashable) -> Policy:
+    return lambda state, random: action
 
 
 def _key(random: Generator) -> Any:

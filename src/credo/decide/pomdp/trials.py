@@ -16,7 +16,7 @@ A vector is dropped where another is at least as good in every state of the bloc
 successors count on it. Smith & Simmons (2005); Kurniawati, Hsu & Lee (2008).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -25,6 +25,8 @@ from credo.decide.pomdp.mixed_observability import Blocks
 
 Vector = Float[np.ndarray, " m"]
 Draws = Float[np.ndarray, " t"]
+Point = tuple[int, Vector, float]
+"""A block, a belief inside it, an upper bound of its value."""
 
 TINY = 1e-10
 """Gains below this share of the range of values are rounding."""
@@ -32,6 +34,15 @@ ALIKE = 10
 """Beliefs that agree in so many decimals are the same."""
 DEEPEST = 400
 """Steps of a trial: γ⁴⁰⁰ is below 1e-8 at γ = 0.955, and a longer path costs more than it tells."""
+
+
+class Children(NamedTuple):
+    """What follows an action at a node: its reward, and the nodes that observations lead to, with probabilities."""
+
+    reward: float
+    observations: list[int]
+    probabilities: Vector
+    nodes: list[Any]
 
 
 class Node:
@@ -45,51 +56,28 @@ class Node:
         """Upper bounds of the actions, perhaps stale."""
         self.lower, self.upper = -np.inf, float(self.q.max())
         self.seen_vector, self.seen_point = -1, -1
-        self.branches: dict[int, Branch] = {}
-
-
-class Branch:
-    """An action at a node: its reward, and the children with their probabilities."""
-
-    __slots__ = ("children", "observations", "probabilities", "reward")
-
-    def __init__(self, reward: float, observations: Any, probabilities: Vector, children: list[Node]) -> None:
-        self.reward, self.observations, self.probabilities, self.children = (
-            reward,
-            observations,
-            probabilities,
-            children,
-        )
-
-    def lower(self, discount: float) -> float:
-        """From the children's remembered values."""
-        return self.reward + discount * float(self.probabilities @ [child.lower for child in self.children])
-
-    def upper(self, discount: float) -> float:
-        """From the children's remembered values."""
-        return self.reward + discount * float(self.probabilities @ [child.upper for child in self.children])
+        self.branches: dict[int, Children] = {}
 
 
 class Moves:
     """What an action does to beliefs of a block: dense, over the states that it leads to."""
 
-    __slots__ = ("emission", "rewards", "symbols", "targets", "transition")
+    __slots__ = ("after", "emission", "rewards", "symbols", "targets", "transition")
 
     def __init__(self, blocks: Blocks, rows: slice, action: int) -> None:
         moves = blocks.transitions[action][rows.start : rows.stop]
         self.targets = np.unique(moves.indices)
         self.transition = moves[:, self.targets].toarray()
         emission = blocks.observations[action][self.targets].toarray()
-        symbols = np.flatnonzero(emission.any(axis=0))
-        self.emission = emission[:, symbols]
-        block, first = blocks.block, blocks.first
-        self.symbols = []
-        """For each observation: rows among the targets, the block they are in, places inside it."""
-        for o in range(len(symbols)):
-            inside = np.flatnonzero(self.emission[:, o])
+        self.symbols = np.flatnonzero(emission.any(axis=0))
+        self.emission = emission[:, self.symbols]
+        self.after = []
+        """For each symbol: rows among the targets, the block they are in, places inside it."""
+        for column in self.emission.T:
+            inside = np.flatnonzero(column)
             states = self.targets[inside]
-            k = int(block[states[0]])
-            self.symbols.append((inside, k, states - first[k]))
+            k = int(blocks.block[states[0]])
+            self.after.append((inside, k, states - blocks.first[k]))
         self.rewards = blocks.rewards[rows, action]
 
 
@@ -119,6 +107,10 @@ class Block:
         self.vectors = np.vstack([self.vectors[keep], alpha])
         self.actions, self.born = np.append(self.actions[keep], action), np.append(self.born[keep], now)
         return True
+
+    def best(self, belief: Vector) -> int:
+        """Which vector is best at a belief."""
+        return int(np.argmax(self.vectors @ belief))
 
     def add_point(self, node: Node, now: int) -> None:
         """Notes the upper bound of a node, in place of what was noted before."""
@@ -189,28 +181,29 @@ class Trials:
         """The action whose upper bound is best: stale bounds are refreshed until the best one is not stale."""
         fresh: set[int] = set()
         while (a := int(np.argmax(node.q))) not in fresh:
-            branch = self.branch(node, a)
-            for child in branch.children:
-                self.see(child)
-            node.q[a] = min(float(node.q[a]), branch.upper(self.discount))
+            after = self.children(node, a)
+            value = after.reward + self.discount * float(after.probabilities @ [child.upper for child in after.nodes])
+            node.q[a] = min(float(node.q[a]), value)
             fresh.add(a)
         return a
 
-    def branch(self, node: Node, action: int) -> Branch:
-        """The children of a node by an action."""
+    def children(self, node: Node, action: int) -> Children:
+        """What follows an action, the bounds of the beliefs that it leads to up to date."""
         if action not in node.branches:
             moves = node.block.moves[action]
             joint = (node.belief @ moves.transition)[:, None] * moves.emission
             probabilities = joint.sum(axis=0)
             shown = np.flatnonzero(probabilities > 0)
-            children = []
+            nodes = []
             for o in shown:
-                inside, k, places = moves.symbols[o]
+                inside, k, places = moves.after[o]
                 belief = np.zeros(len(self.blocks[k].corners))
                 belief[places] = joint[inside, o] / probabilities[o]
-                children.append(self.node(k, belief))
+                nodes.append(self.node(k, belief))
             reward = float(node.belief @ moves.rewards)
-            node.branches[action] = Branch(reward, shown, probabilities[shown], children)
+            node.branches[action] = Children(reward, moves.symbols[shown].tolist(), probabilities[shown], nodes)
+        for child in node.branches[action].nodes:
+            self.see(child)
         return node.branches[action]
 
     # ── backups
@@ -227,13 +220,17 @@ class Trials:
             # Nothing came of the actions that were tried: the most promising of the others is tried, too.
             others = [a for a in range(len(node.q)) if a not in node.branches and node.q[a] > node.lower]
             if others:
-                for child in self.branch(node, max(others, key=node.q.__getitem__)).children:
-                    self.see(child)
+                self.children(node, max(others, key=node.q.__getitem__))
                 self.improve(node)
 
     def improve(self, node: Node) -> bool:
         """Adds the vector of the action that is best by the children's remembered values, if it gains something."""
-        action = max(sorted(node.branches), key=lambda a: node.branches[a].lower(self.discount))
+
+        def value(action: int) -> float:
+            after = node.branches[action]
+            return after.reward + self.discount * float(after.probabilities @ [child.lower for child in after.nodes])
+
+        action = max(sorted(node.branches), key=value)
         alpha = self.vector(node, action)
         self.see(node)
         gains = float(alpha @ node.belief) > node.lower + self.tiny
@@ -244,17 +241,14 @@ class Trials:
 
     def vector(self, node: Node, action: int) -> Vector:
         """α(s) = r(s, a) + γ Σ P(s' | s, a) Σ P(o | a, s') α_o(s'), α_o best at the child; the inner sum first."""
-        moves, branch = node.block.moves[action], node.branches[action]
-        known = dict(zip(branch.observations.tolist(), branch.children, strict=True))
+        moves, after = node.block.moves[action], self.children(node, action)
+        known = dict(zip(after.observations, after.nodes, strict=True))
         ahead = np.zeros(len(moves.targets))
-        for o, (inside, k, places) in enumerate(moves.symbols):
+        for o, column, (inside, k, places) in zip(moves.symbols.tolist(), moves.emission.T, moves.after, strict=True):
             block = self.blocks[k]
-            if o in known:
-                self.see(known[o])
-                best = block.vectors[int(np.argmax(block.vectors @ known[o].belief))]
-            else:
-                best = block.vectors[-1]  # not seen from here: any vector is a lower bound
-            ahead[inside] += moves.emission[inside, o] * best[places]
+            # Not seen from here: any vector is a lower bound.
+            best = block.best(known[o].belief) if o in known else len(block.vectors) - 1
+            ahead[inside] += column[inside] * block.vectors[best][places]
         return moves.rewards + self.discount * (moves.transition @ ahead)
 
     # ── ways through the beliefs
@@ -266,19 +260,16 @@ class Trials:
         for t in range(DEEPEST if draws is None else len(draws) // 2):
             path.append(node)
             allowed /= self.discount
+            after = self.children(node, self.best(node) if draws is None else int(draws[2 * t] * len(node.q)))
             if draws is None:
-                branch = self.branch(node, self.best(node))
-                gaps = np.array([child.upper - child.lower for child in branch.children])
-                excess = branch.probabilities * (gaps - allowed)
+                gaps = np.array([child.upper - child.lower for child in after.nodes])
+                excess = after.probabilities * (gaps - allowed)
                 o = int(np.argmax(excess))
                 if excess[o] <= 0:
                     break
             else:
-                branch = self.branch(node, int(draws[2 * t] * len(node.q)))
-                o = int(np.searchsorted(np.cumsum(branch.probabilities), draws[2 * t + 1]))
-                o = min(o, len(branch.children) - 1)
-                self.see(branch.children[o])
-            node = branch.children[o]
+                o = min(int(np.searchsorted(np.cumsum(after.probabilities), draws[2 * t + 1])), len(after.nodes) - 1)
+            node = after.nodes[o]
         if draws is None:
             for each in reversed(path):
                 self.backup(each)
@@ -289,6 +280,14 @@ class Trials:
     def bounds(self, node: Node) -> tuple[float, float]:
         """As a node remembers them."""
         return node.lower, node.upper
+
+    def action(self, node: Node) -> int:
+        """Of the vector that is best at a node."""
+        return int(node.block.actions[node.block.best(node.belief)])
+
+    def uppers(self, node: Node) -> Float[np.ndarray, " a"]:
+        """Upper bounds of the actions at a node, perhaps stale."""
+        return node.q
 
     @property
     def lower(self) -> float:
@@ -309,7 +308,7 @@ class Trials:
         """The upper bounds of beliefs that are sure of a state."""
         return np.concatenate([block.corners for block in self.blocks])
 
-    def points(self) -> list[tuple[int, Vector, float]]:
+    def points(self) -> list[Point]:
         """The other beliefs whose upper bounds are kept: the block, the belief inside it, the bound."""
         return [(k, node.belief, node.upper) for k, block in enumerate(self.blocks) for node in block.owner]
 
@@ -327,6 +326,13 @@ class Trials:
             node.upper = value
             node.block.add_point(node, self.clock)
         self.see(self.root)
+
+    def forget(self) -> None:
+        """Leaves the vectors, the points and the root: other beliefs are found again when they are needed."""
+        kept = {id(self.root), *(id(node) for block in self.blocks for node in block.owner)}
+        self.nodes = {key: node for key, node in self.nodes.items() if id(node) in kept}
+        for node in self.nodes.values():
+            node.branches.clear()
 
     @property
     def size(self) -> int:
