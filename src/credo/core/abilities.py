@@ -28,6 +28,8 @@ E = TypeVar("E")
 
 BLOCK = 800
 """Of how many rows at once the covariance is computed where groups of them need not be compared."""
+FUNCTIONS, FEATURES = 100, 1024
+"""Pairs of whole functions that are averaged over rows, and the features of each."""
 
 
 class Ability(eqx.Module):
@@ -233,10 +235,23 @@ class SeesNovelty(Ability):
         """The probability of inputs as surprising as these, or more: uniform for rows like those seen, else small."""
 
 
-class DrawsFunctions(Ability):
+class DrawsFunctions(DrawsMeans):
     """Draws of whole functions, which can be asked anywhere and again."""
 
     in_words: ClassVar[str] = "draws of whole functions"
+
+    def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
+        """See `DrawsMeans`: averages of drawn functions and of their mirror images; of many draws `FUNCTIONS` pairs."""
+
+        def drawn(groups: np.ndarray) -> np.ndarray:
+            g, r, d = groups.shape
+            rows = groups.reshape(g * r, d)
+            functions = self.sample_functions(max(min(n // 2, FUNCTIONS), 1), features=FEATURES, seed=seed, columns=d)
+            some = np.asarray(functions(rows)).reshape(-1, g, r).mean(axis=2)  # type: ignore[arg-type]
+            mean = np.asarray(self.predict(rows).mean).reshape(g, r).mean(axis=1)  # type: ignore[attr-defined]
+            return np.concatenate([some, 2 * mean - some])
+
+        return in_blocks(x, joint, drawn)
 
     @abstractmethod
     def sample_functions(
