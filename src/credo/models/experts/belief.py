@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from credo.core import params
-from credo.core.abilities import HasExpectations
+from credo.core.abilities import HasWeightedRows
 from credo.core.arrays import Array, host, is_traced, namespace, special
 from credo.core.belief import Belief
 from credo.core.checks import (
@@ -51,7 +51,7 @@ from credo.models.experts.information import observed_information
 from credo.models.experts.linear import LinearExperts
 from credo.models.features import Features
 from credo.models.features.compose import as_features
-from credo.models.likelihoods import Likelihood
+from credo.models.likelihoods.classes import Label
 from credo.models.linear.preparation import standardized
 from credo.models.linear.statistics import design
 
@@ -67,7 +67,7 @@ class Expected(NamedTuple):
     gate: Float[Array, "n q"]
 
 
-class Experts(Belief, HasExpectations):
+class Experts(Belief, HasWeightedRows):
     """A mixture of k experts under a softmax gate.
 
     Args:
@@ -105,7 +105,7 @@ class Experts(Belief, HasExpectations):
         k: int,
         features: object = None,
         gate: object = None,
-        likelihood: Likelihood | None = None,
+        likelihood: object = None,
         *,
         precision: float | int = 0.01,
         experts: Any = None,
@@ -126,6 +126,11 @@ class Experts(Belief, HasExpectations):
             raise DataError(f"gate_weights must have shape (inputs + 1, {self.k - 1}), found {table.shape}")
         self.gate_weights = table
         self.inputs, self.learned, self.seen, self.law = None, False, None, None
+
+    @property
+    def classes(self) -> tuple[Label, ...] | None:
+        """The labels in the order of the predicted probabilities; None for numbers, or before any were seen."""
+        return self.experts.classes if isinstance(self.experts, GeneralizedRegression) else None
 
     # -- data -----------------------------------------------------------------------------------------------
 
@@ -296,6 +301,18 @@ class Experts(Belief, HasExpectations):
         full = np.column_stack([self._gate, np.zeros(len(self._gate))])[:, order]
         experts = self._family.reordered(order).experts
         return changed(self, experts=experts, gate_weights=full[:, :-1] - full[:, -1:], law=None)
+
+    def row_weights(self, statistics: ExpertRows) -> Float[Array, " n"]:
+        """What each row counts for."""
+        return statistics.weights
+
+    def reweighted(self, statistics: ExpertRows, weights: Float[np.ndarray, " n"]) -> ExpertRows:
+        """The same rows with other weights."""
+        return changed(statistics, weights=weights)
+
+    def held(self) -> "Experts":
+        """As if its numbers had been given."""
+        return changed(self, learned=False, seen=None, law=None)
 
     # -- what is not known of the parameters ----------------------------------------------------------------
 

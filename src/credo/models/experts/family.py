@@ -14,7 +14,6 @@ from jaxtyping import Float, Int
 from credo.core.arrays import Array, namespace
 from credo.core.checks import ArrayLike
 from credo.core.predictive import Predictive
-from credo.core.pytrees import changed
 from credo.models.densities import Observed
 
 F = TypeVar("F", bound="ExpertFamily[Any]")
@@ -41,10 +40,6 @@ class ExpertRows(eqx.Module):
         """Outcomes as a density has them."""
         xp = namespace(self.y)
         return Observed(self.y[:, None], xp.ones((len(self.y), 1), bool), self.phi, complete=True)
-
-    def weighted(self, weights: Float[Array, " n"]) -> "ExpertRows":
-        """The same rows with other weights."""
-        return changed(self, weights=weights)
 
 
 class ExpertFamily(eqx.Module, Generic[S]):

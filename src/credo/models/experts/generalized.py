@@ -25,6 +25,7 @@ from credo.models.experts.family import ExpertFamily, ExpertRows, mixed_weights
 from credo.models.glm.newton import GaussianPrior, Rows, ascend, height, start
 from credo.models.glm.predictions import of_numbers
 from credo.models.likelihoods import Likelihood
+from credo.models.likelihoods.classes import Label
 
 SHORT = 1e-3
 """An expert has arrived with a step of so few standard deviations: the next E-step moves it by more."""
@@ -63,7 +64,7 @@ class GeneralizedRegression(ExpertFamily[Shared]):
 
     def __init__(
         self,
-        likelihood: Likelihood,
+        likelihood: object,
         *,
         precision: float | int = 0.25,
         weights: ArrayLike | None = None,
@@ -87,6 +88,11 @@ class GeneralizedRegression(ExpertFamily[Shared]):
             if s:
                 begun = np.tile(self.likelihood.psi, (self.k, 1)) if own is None else np.asarray(own, float)
                 self.own = begun.reshape(self.k, s)
+
+    @property
+    def classes(self) -> tuple[Label, ...] | None:
+        """The labels, where there are some."""
+        return self.likelihood.classes if isinstance(self.likelihood, likelihoods.Classes) else None
 
     # -- learning -------------------------------------------------------------------------------------------
 

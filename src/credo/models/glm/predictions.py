@@ -248,7 +248,9 @@ def _closed(law: WeightLaw, likelihood: Likelihood, phi: Float[Array, "m q"]) ->
     return xp.stack([1 - p, p], axis=-1)
 
 
-def of_numbers(likelihood: Likelihood, weights: Array, psi: Float[Array, "s a"], eta: Float[Array, "m s"]) -> Predictive:
+def of_numbers(
+    likelihood: Likelihood, weights: Array, psi: Float[Array, "s a"], eta: Float[Array, "m s"]
+) -> Predictive:
     """The mixture over the nodes for counts and real numbers."""
     xp, eta = namespace(psi, eta), eta.T
     if isinstance(likelihood, likelihoods.NegativeBinomial):
