@@ -229,7 +229,7 @@ def test_factor_analysers_get_their_ignorance_by_bootstrap():
         (lambda: Experts(3, experts=GeneralizedRegression(Poisson(), weights=LINES)), "weights for 2"),
         (lambda: GeneralizedRegression(Poisson(), weights=np.ones((2, 2, 3))), "weights must have shape"),
         (lambda: GeneralizedRegression(Poisson(), precision=0), "precision must be"),
-        (lambda: credo.fit(Experts(2, likelihood=Poisson()), QUERIES, [-1.0, 2, 3, 4, 5]), "counts"),
+        (lambda: credo.fit(Experts(2, likelihood=Poisson()), QUERIES, [-1.0, 2, 3, 4, 5]), "whole numbers"),
         (lambda: credo.fit(Experts(2, likelihood=Bernoulli()), QUERIES, [1, 1, 1, 1, 1]), "one class only"),
         (lambda: credo.fit(Experts(2, likelihood=Poisson()), QUERIES, [1.0, 2.0]), "one value per row"),
         (lambda: Experts(2, likelihood=Poisson()).predict(QUERIES), "not known yet"),
