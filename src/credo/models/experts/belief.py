@@ -40,8 +40,10 @@ from credo.core.predictive import Predictive
 from credo.core.pytrees import changed, plain_methods
 from credo.core.text import counted
 from credo.infer.em import EM
+from credo.infer.importance_sampling import pareto_smooth, students
 from credo.infer.learning import Evidence
 from credo.infer.method import Learner
+from credo.infer.quasi_random import latin_hypercube
 from credo.models.densities import Regression
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.experts.family import ExpertFamily, ExpertRows
@@ -55,8 +57,10 @@ from credo.models.likelihoods.classes import Label
 from credo.models.linear.preparation import standardized
 from credo.models.linear.statistics import design
 
-DRAWS = 32
-"""Of the parameters, over which predictions average; they come in pairs around the mode."""
+DRAWS, CANDIDATES = 32, 512
+"""Of the parameters, over which predictions average; and those of which they are chosen by importance weights."""
+MANY = 2**13
+"""Rows times experts from which the normal law at the mode is taken as it is."""
 
 
 class Expected(NamedTuple):
@@ -94,8 +98,8 @@ class Experts(Belief, HasWeightedRows):
     """Whether the parameters come from data, and follow more of them."""
     experts: Regression | GeneralizedRegression
     seen: ExpertRows | None
-    law: Float[Array, "s s"] | None
-    """The root of the covariance of the parameters (coefficients, log σ², gate) after the data."""
+    law: Float[Array, "t s"] | None
+    """Equally probable draws of the parameters (the numbers of each expert, the gate) after the data."""
     gate_weights: Float[Array, "q c"] | None = real()
 
     __getattribute__ = plain_methods
@@ -192,7 +196,7 @@ class Experts(Belief, HasWeightedRows):
     # -- Bayes' rule ----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: ExpertRows) -> "Experts":
-        """The normal law at the mode, of all rows where some were seen before; numbers that were given stay."""
+        """Draws around the mode, of all rows where some were seen before; numbers that were given stay."""
         self.require_parameters()
         if not self.learned or is_traced((self, statistics)):
             return self
@@ -201,8 +205,8 @@ class Experts(Belief, HasWeightedRows):
             rows = self.seen + rows
             at = EM(1).climb(changed(self, seen=None, law=None), rows).belief  # type: ignore[assignment]
         factor = factorize(at.information(rows))
-        root = np.linalg.inv(factor.root).T if bool(factor.ok) else None
-        return changed(at, seen=rows, law=root)
+        law = at._weighed(rows, np.linalg.inv(factor.root).T) if bool(factor.ok) else None
+        return changed(at, seen=rows, law=law)
 
     def doubts(self) -> tuple[str, ...]:
         """Where the data do not determine the parameters."""
@@ -225,11 +229,9 @@ class Experts(Belief, HasWeightedRows):
     def predict(self, x: ArrayLike) -> Predictive:
         """A mixture of the experts at each row; which expert it is is noise, what is not known of them is ignorance."""
         phi, gate = self._inputs(x)
-        draws, k = self._draws(), self.k
-        xp, size = namespace(phi, gate, draws), len(draws[0]) - self._gate.size
-        v = draws[:, size:].reshape(len(draws), *self._gate.shape)
-        regions = _softmax(xp.einsum("mq,sqc->smc", gate, v), xp)
-        return self._family.predict(draws[:, :size].reshape(len(draws), k, -1), regions, phi)
+        numbers, v = self._unpacked(self._draws)
+        xp = namespace(phi, gate, v)
+        return self._family.predict(numbers, _softmax(xp.einsum("mq,sqc->smc", gate, v), xp), phi)
 
     def regions(self, x: ArrayLike) -> Float[Array, "m k"]:
         """g(x): how much each expert is believed at each row."""
@@ -322,15 +324,48 @@ class Experts(Belief, HasWeightedRows):
         prior = gate_prior(len(self._gate), self.k, self.precision).precision
         return observed_information(self._family, rows, shares, regions, prior)
 
-    def _draws(self) -> Float[Array, "t s"]:
-        """θ at the mode, or drawn from its law in pairs around the mode; the same ones each time."""
+    def _weighed(self, rows: ExpertRows, root: Float[np.ndarray, "s s"]) -> Float[np.ndarray, "t s"]:
+        """Draws of the normal law at the mode; of few rows, draws around it by their importance weights.
+
+        Where the gate is hardly known the normal law reaches regions that the rows exclude, experts changed over.
+        """
+        center, rng = self._vector, np.random.default_rng(0)
+        if rows.y.size * self.k > MANY:
+            z = rng.normal(size=(DRAWS // 2, len(center))) @ root.T
+            return center + np.concatenate([z, -z])
+        z, log_q = students(latin_hypercube(CANDIDATES // 2, len(center) + 1, rng))
+        theta = center + z @ root.T
+        with np.errstate(all="ignore"):  # numbers far from the mode
+            heights = self._log_posteriors(theta, rows)
+        weights = np.exp(pareto_smooth(heights - log_q)[0])
+        order = np.lexsort([theta @ root[:, 0]])
+        which = np.searchsorted(weights[order].cumsum() / weights.sum(), (np.arange(DRAWS) + 0.5) / DRAWS)
+        return theta[order[np.minimum(which, len(order) - 1)]]
+
+    @property
+    def _vector(self) -> Float[Array, " s"]:
+        """θ."""
         numbers, gate = self._family.numbers, self._gate
-        xp = namespace(numbers, gate)
-        center = xp.concatenate([numbers.ravel(), gate.ravel()])
-        if self.law is None:
-            return center[None]
-        z = np.random.default_rng(0).normal(size=(DRAWS // 2, len(center))) @ self.law.T
-        return xp.stack([center + z, center - z], axis=1).reshape(-1, len(center))
+        return namespace(numbers, gate).concatenate([numbers.ravel(), gate.ravel()])
+
+    def _unpacked(self, theta: Float[Array, "t s"]) -> tuple[Float[Array, "t k a"], Float[Array, "t q c"]]:
+        """The numbers of the experts and the gate."""
+        size, gate = theta.shape[1] - self._gate.size, self._gate.shape
+        return theta[:, :size].reshape(len(theta), self.k, -1), theta[:, size:].reshape(len(theta), *gate)
+
+    def _log_posteriors(self, theta: Float[np.ndarray, "t s"], rows: ExpertRows) -> Float[np.ndarray, " t"]:
+        """log p(θ | y) up to a constant."""
+        numbers, gate = self._unpacked(theta)
+        each = self._family.log_probs(numbers.reshape(-1, numbers.shape[2]), rows).reshape(len(rows.y), len(theta), -1)
+        regions = _softmax(np.einsum("nq,tqc->ntc", rows.gate, gate), np)
+        top = each.max(2)
+        height = top + np.log((regions * np.exp(each - top[..., None])).sum(2))
+        u, prior = gate.reshape(len(theta), -1), gate_prior(len(self._gate), self.k, self.precision).precision
+        return rows.weights @ height + self._family.log_priors(numbers) - 0.5 * np.einsum("ts,sr,tr->t", u, prior, u)
+
+    @property
+    def _draws(self) -> Float[Array, "t s"]:
+        return self._vector[None] if self.law is None else self.law
 
     # -- parts ----------------------------------------------------------------------------------------------
 

@@ -115,6 +115,14 @@ class ExpertFamily(eqx.Module, Generic[S]):
         """The a unconstrained numbers of each expert."""
 
     @abstractmethod
+    def log_probs(self, numbers: Float[Array, "b a"], rows: ExpertRows) -> Float[Array, "n b"]:
+        """log p(y | x) of experts with these numbers."""
+
+    @abstractmethod
+    def log_priors(self, numbers: Float[Array, "b k a"]) -> Float[Array, " b"]:
+        """log p of all experts' numbers, as they are here, up to a constant."""
+
+    @abstractmethod
     def scores(self, rows: ExpertRows) -> Float[Array, "n k a"]:
         """∂ log p(y | x, j)/∂ numbersⱼ of each row."""
 

@@ -162,19 +162,11 @@ class GeneralizedRegression(ExpertFamily[Shared]):
 
     def log_prior(self) -> Float[Array, ""]:
         """Normal laws of the weights, and the likelihood's own of its numbers; 0 for numbers that were given."""
-        if self.prior is None:
-            return np.zeros(())
-        return sum(self.prior.terms(self.likelihood, u)[0] for u in self.numbers)
+        return self.log_priors(self.numbers[None])[0]
 
     def log_prob(self, rows: ExpertRows) -> Float[Array, "n k"]:
         """log p(y | ηⱼ, ψⱼ)."""
-        data, numbers, s = self._rows(rows), self.numbers, self.likelihood.size
-        each = []
-        for j in range(len(numbers)):
-            eta = data.z(numbers[j])[:, s:]
-            own = self.likelihood.at(numbers[j, :s]) if s else self.likelihood
-            each.append(own.log_prob(eta if own.vector else eta[:, 0], data.y))
-        return namespace(each).stack(each, axis=1)
+        return self.log_probs(self.numbers, rows)
 
     def reordered(self, order: Int[np.ndarray, " k"]) -> "GeneralizedRegression":
         """The same experts in another order."""
@@ -197,6 +189,20 @@ class GeneralizedRegression(ExpertFamily[Shared]):
     def _with(self, numbers: Float[Array, "k a"]) -> "GeneralizedRegression":
         s = self.likelihood.size
         return changed(self, own=numbers[:, :s] if s else None, weights=numbers[:, s:].reshape(self._weights.shape))
+
+    def log_probs(self, numbers: Float[Array, "b a"], rows: ExpertRows) -> Float[Array, "n b"]:
+        """log p(y | η, ψ)."""
+        eta = self._eta(numbers, rows.phi)
+        return self._at(numbers[:, : self.likelihood.size]).log_prob(eta, rows.y[:, None])
+
+    def log_priors(self, numbers: Float[Array, "b k a"]) -> Float[Array, " b"]:
+        """Of all uⱼ; 0 where they were given."""
+        xp, s = namespace(numbers), self.likelihood.size
+        if self.prior is None:
+            return xp.zeros(len(numbers))
+        gap = numbers - self.prior.mean
+        value = -0.5 * xp.einsum("bka,ac,bkc->bk", gap, self.prior.precision, gap)
+        return (value + self.likelihood.own_terms(numbers[..., :s])[0] if s else value).sum(1)
 
     def scores(self, rows: ExpertRows) -> Float[Array, "n k a"]:
         """(gradient by ψ, φ ⊗ gradient by η)."""

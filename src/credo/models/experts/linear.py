@@ -9,6 +9,7 @@ from credo.core import params
 from credo.core.arrays import Array, namespace
 from credo.core.checks import ArrayLike, check_vector
 from credo.core.predictive import Mixture, Normal, Predictive
+from credo.core.special import LOG_2PI
 from credo.models.densities import Regression
 from credo.models.experts.family import ExpertFamily, ExpertRows, mixed_weights
 
@@ -79,6 +80,20 @@ class LinearExperts(ExpertFamily[Any]):
         """(w, value at the center of the inputs for y - origin, log σ²)."""
         xp = namespace(self._local, self._variances)
         return xp.concatenate([self._local, xp.log(self._variances)[:, None]], axis=1)
+
+    def log_probs(self, numbers: Float[Array, "b a"], rows: ExpertRows) -> Float[Array, "n b"]:
+        """-½ (log 2πσ² + e²/σ²)."""
+        v = self.regression.design(len(rows.y), rows.phi)
+        error = (rows.y - self.regression._origin[0])[:, None] - v @ numbers[:, :-1].T
+        return -0.5 * (LOG_2PI + numbers[:, -1] + error**2 * namespace(numbers).exp(-numbers[:, -1]))
+
+    def log_priors(self, numbers: Float[Array, "b k a"]) -> Float[Array, " b"]:
+        """Of (w, b, log σ²): the conjugate law's, and dσ² = σ² d log σ²."""
+        law, xp, log_variance = self.regression._law, namespace(numbers), numbers[..., -1]
+        off = numbers[..., :-1] - law.mean[:, 0]
+        square = xp.einsum("bkp,kpq,bkq->bk", off, law.precision[:, 0], off)
+        scaled = (law.scale[:, 0] + 0.5 * square) * xp.exp(-log_variance)
+        return ((1 - law._power[:, 0]) * log_variance - scaled).sum(1)
 
     def scores(self, rows: ExpertRows) -> Float[Array, "n k a"]:
         """(e v/σ², ½(e²/σ² - 1)) with e = y - mᵀv."""
