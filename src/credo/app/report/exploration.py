@@ -149,9 +149,7 @@ def _limits(found: "Exploration") -> list[Block]:
     """Where the number of clusters says more of what was tried than of the rows."""
     clusters, said = found.clusters, []
     if 1 < clusters.k == clusters.most:
-        said.append(
-            f"The best number of clusters is the largest that was tried, {clusters.k}: try more by --most."
-        )
+        said.append(f"The best number of clusters is the largest that was tried, {clusters.k}: try more by --most.")
     numbers = len(found.features.numbers)
     if numbers > 2 and all(trial.shape == "diagonal" for trial in clusters.trials):
         said.append(

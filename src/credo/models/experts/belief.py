@@ -8,7 +8,7 @@
 
 Experts are lines with normal noise, N(y | wⱼᵀφ(x) + bⱼ, σⱼ²), or follow a likelihood: p(y | ηⱼ), ηⱼ = wⱼᵀφ(x) + bⱼ.
 Where the data have several answers so has the prediction, which is a mixture. What is not known of the parameters
-is the normal law at their mode (Laplace; `information`), or the spread of experts learned from rows weighed at random
+are draws around their mode (`posterior`), or the spread of experts learned from rows weighed at random
 (`using=BayesianBootstrap()`). Jacobs, Jordan, Nowlan & Hinton (1991); Jordan & Jacobs (1994), "Hierarchical mixtures of
 experts and the EM algorithm".
 """
@@ -40,25 +40,21 @@ from credo.core.predictive import Predictive
 from credo.core.pytrees import changed, plain_methods
 from credo.core.text import counted
 from credo.infer.em import EM
-from credo.infer.importance_sampling import pareto_smooth, students
 from credo.infer.learning import Evidence
 from credo.infer.method import Learner
-from credo.infer.quasi_random import latin_hypercube
 from credo.models.densities import Regression
 from credo.models.densities.clusters import clusters, column_moments
 from credo.models.experts.family import ExpertFamily, ExpertRows
 from credo.models.experts.gating import gate_prior, gate_step
 from credo.models.experts.generalized import GeneralizedRegression
-from credo.models.experts.information import observed_information
 from credo.models.experts.linear import LinearExperts
+from credo.models.experts.posterior import observed_information, parameter_draws
 from credo.models.features import Features
 from credo.models.features.compose import as_features
 from credo.models.likelihoods.classes import Label
 from credo.models.linear.preparation import standardized
 from credo.models.linear.statistics import design
 
-DRAWS, CANDIDATES = 32, 512
-"""Of the parameters, over which predictions average; and those of which they are chosen by importance weights."""
 MANY = 2**13
 """Rows times experts from which the normal law at the mode is taken as it is."""
 
@@ -205,8 +201,10 @@ class Experts(Belief, HasWeightedRows):
             rows = self.seen + rows
             at = EM(1).climb(changed(self, seen=None, law=None), rows).belief  # type: ignore[assignment]
         factor = factorize(at.information(rows))
-        law = at._weighed(rows, np.linalg.inv(factor.root).T) if bool(factor.ok) else None
-        return changed(at, seen=rows, law=law)
+        if not factor.ok:
+            return changed(at, seen=rows, law=None)
+        density = None if rows.y.size * self.k > MANY else lambda theta: at._log_posteriors(theta, rows)
+        return changed(at, seen=rows, law=parameter_draws(at._vector, np.linalg.inv(factor.root).T, density))
 
     def doubts(self) -> tuple[str, ...]:
         """Where the data do not determine the parameters."""
@@ -323,24 +321,6 @@ class Experts(Belief, HasWeightedRows):
         shares, regions = self._shares(rows)[0], _softmax(rows.gate @ self._gate, np)
         prior = gate_prior(len(self._gate), self.k, self.precision).precision
         return observed_information(self._family, rows, shares, regions, prior)
-
-    def _weighed(self, rows: ExpertRows, root: Float[np.ndarray, "s s"]) -> Float[np.ndarray, "t s"]:
-        """Draws of the normal law at the mode; of few rows, draws around it by their importance weights.
-
-        Where the gate is hardly known the normal law reaches regions that the rows exclude, experts changed over.
-        """
-        center, rng = self._vector, np.random.default_rng(0)
-        if rows.y.size * self.k > MANY:
-            z = rng.normal(size=(DRAWS // 2, len(center))) @ root.T
-            return center + np.concatenate([z, -z])
-        z, log_q = students(latin_hypercube(CANDIDATES // 2, len(center) + 1, rng))
-        theta = center + z @ root.T
-        with np.errstate(all="ignore"):  # numbers far from the mode
-            heights = self._log_posteriors(theta, rows)
-        weights = np.exp(pareto_smooth(heights - log_q)[0])
-        order = np.lexsort([theta @ root[:, 0]])
-        which = np.searchsorted(weights[order].cumsum() / weights.sum(), (np.arange(DRAWS) + 0.5) / DRAWS)
-        return theta[order[np.minimum(which, len(order) - 1)]]
 
     @property
     def _vector(self) -> Float[Array, " s"]:
