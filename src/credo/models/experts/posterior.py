@@ -65,8 +65,9 @@ def parameter_draws(
             log_weights, khat, _ = pareto_smooth(log_posterior(theta) - log_q)
         if np.isfinite(khat):
             order = np.argsort(z[:, 0])  # neighbours in one direction: systematic draws then are spread along it
-            total = np.exp(log_weights[order]).cumsum()
-            chosen = np.searchsorted(total, total[-1] * (np.arange(DRAWS) + 0.5) / DRAWS)
-            return theta[order[chosen]]
+            weights = np.exp(log_weights)
+            total = weights[order].cumsum()
+            drawn = theta[order[np.searchsorted(total, total[-1] * (np.arange(DRAWS) + 0.5) / DRAWS)]]
+            return drawn + (weights @ theta / total[-1] - drawn.mean(0))  # few draws have not quite the mean of all
     z = rng.normal(size=(DRAWS // 2, len(center))) @ root.T
     return center + np.concatenate([z, -z])
