@@ -58,12 +58,13 @@ class BayesianBootstrap(Learner):
                 drawn *= weights.sum() / drawn.sum()
                 climb = again.climb(mode, mode.reweighted(statistics, drawn), held)
                 unfinished += climb.status != CONVERGED
-                members.append(climb.belief.held())
+                found: Any = climb.belief
+                members.append(found.held())
                 show((i + 1) / self.members, f"learned again {i + 1} of {self.members} times")
-        after = Integrated(np.zeros(len(members)), members, mode.condition_on(statistics))
+        after = Integrated(np.zeros(len(members)), tuple(members), mode.condition_on(statistics))
         heights = np.array([float(each.log_evidence_of(statistics)) for each in members])
         notes = [*first.notes, f"learned again from {len(members)} weightings of the rows"]
         if unfinished:
             notes.append(f"{unfinished} of them ended before they converged; raise max_steps")
         # Conditioned on the data each member is weighed by its evidence: these have that weight already.
-        return first._replace(belief=Integrated(-heights, members, mode), conditioned=after, notes=notes)
+        return first._replace(belief=Integrated(-heights, tuple(members), mode), conditioned=after, notes=notes)
