@@ -182,7 +182,7 @@ class Experts(Belief, HasWeightedRows):
         start = changed(self, experts=family.experts, gate_weights=begun)
         if seed % 2 or self._family.known or self.k == 1:
             return start
-        table = np.column_stack([rows.phi, family.marks(rows.y)])
+        table = np.column_stack([rows.phi, family.marks(np.asarray(rows.y))])
         mean, variance = column_moments(table, np.ones(table.shape, bool))
         centers, _ = clusters(table, self.k, mean, variance, seed)
         near = (((table[:, None] - centers) ** 2) / variance).sum(-1).argmin(1)
@@ -204,7 +204,9 @@ class Experts(Belief, HasWeightedRows):
         if not factor.ok:
             return changed(at, seen=rows, law=None)
         density = None if rows.y.size * self.k > MANY else lambda theta: at._log_posteriors(theta, rows)
-        return changed(at, seen=rows, law=parameter_draws(at._vector, np.linalg.inv(factor.root).T, density))
+        return changed(
+            at, seen=rows, law=parameter_draws(np.asarray(at._vector), np.linalg.inv(factor.root).T, density)
+        )
 
     def doubts(self) -> tuple[str, ...]:
         """Where the data do not determine the parameters."""
@@ -320,7 +322,7 @@ class Experts(Belief, HasWeightedRows):
         """-∂² log p(y, θ)/∂θ² of θ = (the numbers of each expert, gate)."""
         shares, regions = self._shares(rows)[0], _softmax(rows.gate @ self._gate, np)
         prior = gate_prior(len(self._gate), self.k, self.precision).precision
-        return observed_information(self._family, rows, shares, regions, prior)
+        return observed_information(self._family, rows, *map(np.asarray, (shares, regions, prior)))
 
     @property
     def _vector(self) -> Float[Array, " s"]:

@@ -7,7 +7,7 @@ dispersion, a scale, cutpoints). Jordan & Jacobs (1994), section 3; McCullagh & 
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -53,9 +53,9 @@ class GeneralizedRegression(ExpertFamily[Shared]):
             the likelihood has.
     """
 
-    likelihood: Likelihood = constant()
     k: int | None = eqx.field(static=True)
     precision: float = eqx.field(static=True)
+    likelihood: Likelihood = constant()
     weights: Float[Array, "k q c"] | None = real()
     own: Float[Array, "k s"] | None = real()
     prior: GaussianPrior | None = constant()
@@ -229,7 +229,7 @@ class GeneralizedRegression(ExpertFamily[Shared]):
         each = numbers.reshape(s * k, a)
         eta = self._eta(each, phi)
         if not isinstance(self.likelihood, likelihoods.Classes):
-            found = of_numbers(self.likelihood, mixed_weights(regions), each[:, :own], eta)
+            found: Any = of_numbers(self.likelihood, mixed_weights(regions), each[:, :own], eta)
             return predictive.Mixture(found.weights, found.parts, k)
         probs = self._at(each[:, :own]).mean(eta)
         probs = probs.reshape(len(phi), s, k, *probs.shape[2:])
