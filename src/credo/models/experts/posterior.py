@@ -56,7 +56,7 @@ def parameter_draws(
     root: Float[np.ndarray, "s s"],
     log_posterior: Callable[[Float[np.ndarray, "n s"]], Float[np.ndarray, " n"]] | None,
 ) -> Float[np.ndarray, "t s"]:
-    """Equally probable draws: of the normal law in pairs around the mode; by log p(θ | y) where that has other tails."""
+    """Equally probable draws of the normal law, in pairs around the mode; by log p(θ | y) where it has other tails."""
     rng = np.random.default_rng(0)
     if log_posterior is not None:
         z, log_q = students(latin_hypercube(CANDIDATES // 2, len(center) + 1, rng))
