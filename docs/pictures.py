@@ -25,7 +25,7 @@ from credo.decide.active_learning import learning_curves
 from credo.decide.campaign import Campaign, slices
 from credo.decide.space import Categorical, Integer, Real, Space
 from credo.models import features as bases
-from credo.models.gp import EP, Inducing, InducingGP, Local, RandomFeatures
+from credo.models.gp import EP, SKI, Fourier, Inducing, InducingGP, Local, Neighbours, RandomFeatures
 from credo.models.gp.search import search_kernel
 from credo.models.gp.surfaces import evidence_surface
 from credo.models.linear import ARD, Intercept, InverseGamma, Isotropic, LaplacePrior, StudentTNoise, lasso_scale
@@ -674,18 +674,22 @@ def gp_first(ax):
     legend(ax, loc="upper left", ncols=3)
 
 
-@picture(8.6, 4.4, columns=2, rows=2)
+@picture(8.6, 8.6, columns=2, rows=4)
 def large_starved(*axes):
     (x, y), *_ = gp_page()
     gp = credo.GP(kernels.RBF(1.0, 1.0), 0.4, noise=0.04)
-    points = np.array([[0.3], [1.6], [3.6], [6.4], [7.8], [9.5]])
-    grid = np.linspace(-2, 13, 400)
+    points, box = np.array([[0.3], [1.6], [3.6], [6.4], [7.8], [9.5]]), ((-2.5, 13.5),)
+    grid = np.linspace(-1.5, 11.5, 400)
     exact = gp.condition(x, y).predict(grid[:, None])
     starved = {
         'Inducing(6, "sor"): sure in the gap': InducingGP(gp, Inducing(6, "sor"), points).condition(x, y),
         'Inducing(6, "vfe"): it knows what it does not know': InducingGP(gp, Inducing(6), points).condition(x, y),
         "RandomFeatures(6): as sure as its weights": gp.condition(x, y, using=RandomFeatures(6)),
         "Local(0.5): seams": gp.condition(x, y, using=Local(0.5)),
+        "Neighbours(2): ragged where the function is smooth": gp.condition(x, y, using=Neighbours(2, 2)),
+        'SKI(9, "linear"): sure between nodes, bent at them': gp.condition(x, y, using=SKI(9, "linear", box=box)),
+        "Fourier(0.3): too few waves, too sure": gp.condition(x, y, using=Fourier(0.3)),
+        'Inducing(6, "fitc"): what is left over is noise': InducingGP(gp, Inducing(6, "fitc"), points).condition(x, y),
     }
     for ax, (title, belief) in zip(axes, starved.items(), strict=True):
         p = belief.predict(grid[:, None])

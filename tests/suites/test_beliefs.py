@@ -19,6 +19,8 @@ from credo.models.experts import GeneralizedRegression
 from credo.models.features import Polynomial
 from credo.models.gp import (
     GP,
+    SKI,
+    SKIGP,
     Basis,
     Fourier,
     FourierGP,
@@ -82,6 +84,11 @@ def linear_average() -> Case:
 def waves() -> FourierGP:
     gp = GP(RBF(2.0), noise=0.1)
     return FourierGP(gp, Fourier(1e-3)).placed(gp.statistics(X, Y))
+
+
+@cache
+def gridded() -> SKIGP:
+    return SKIGP(GP(RBF(2.0), noise=0.1), SKI(8, box=((-4.0, 4.0), (-4.0, 4.0)))).placed(GP().statistics(X, Y))
 
 
 @cache
@@ -187,6 +194,7 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "NeighboursGP": lambda: regression(NeighboursGP(GP(RBF(), noise=0.1), Neighbours(23, 24))),
     "LocalGP": lambda: regression(LocalGP(GP(RBF(), noise=0.1), Local(0.01, k=23))),
     "RandomFeaturesGP": lambda: regression(RandomFeaturesGP(GP(RBF(), noise=0.1), RandomFeatures(10))),
+    "SKIGP": lambda: regression(gridded()),
     "HMM": lambda: Case(
         credo.HMM(2, Gaussian(np.ones((2, 1)), mean=[-1.0, 1.0]), [0.4, 0.6], [[0.9, 0.1], [0.2, 0.8]]), (Y,)
     ),

@@ -22,6 +22,8 @@ from credo.kernels import RBF, Matern52
 from credo.models.features import Polynomial
 from credo.models.gp import (
     GP,
+    SKI,
+    SKIGP,
     HeteroscedasticGP,
     Independent,
     Inducing,
@@ -105,6 +107,7 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
     "Independent": lambda: Independent([GP(), GP()]),
     "NeighboursGP": lambda: NeighboursGP(GP(), Neighbours(20)),
     "InducingGP": lambda: InducingGP(GP(), Inducing(20)),
+    "SKIGP": lambda: SKIGP(GP(), SKI(10)),
     "StudentTRegression": credo.StudentTRegression,
     "KernelNeighbours": lambda: credo.KernelNeighbours(outcomes="numbers"),
     "KernelRegression": credo.KernelRegression,
@@ -114,6 +117,7 @@ REGRESSIONS: dict[str, Callable[[], Any]] = {
 DEAR = {
     "NeighboursGP",
     "InducingGP",
+    "SKIGP",
     "HeteroscedasticGP",
     "RobustGP",
     "Linear, Laplace",

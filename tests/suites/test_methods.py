@@ -44,6 +44,7 @@ from credo.infer.method import Approximation, RowApproximation
 from credo.models.conjugate import EmpiricalBayes
 from credo.models.gp import (
     EP,
+    SKI,
     Exact,
     Fourier,
     Inducing,
@@ -103,6 +104,7 @@ METHODS: dict[str, Method] = {
         Neighbours(5, max_steps=3),
         Local(0.01, max_steps=3),
         RandomFeatures(8, max_steps=3),
+        SKI(8, max_steps=3),
         KernelSearch(seconds=0.5, depth=1),
         EP(),
         FixedPoint(starts=1),
@@ -169,6 +171,7 @@ ASKS_FOR_MORE = {
     "KernelSearch": "a constant mean and one noise variance",
     "Fourier": "use Neighbours",
     "RandomFeatures": "stationary",
+    "SKI": "use Neighbours",
     "Laplace": "the data do not determine them",
     "PlugIn": "units may be swapped",
     "HowMany": "how many components",

@@ -23,6 +23,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
+def physical_memory() -> float:
+    """In bytes; infinite where the machine does not tell."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows does not tell
+        return float("inf")
+
+
 def blas_threads(n: int) -> contextlib.AbstractContextManager[object]:
     """The BLAS threads for matrices of size n: one where more would wait for each other or crash, else all."""
     if ONE_THREAD < n <= SAFE_WITH_THREADS and not _is_crowded():

@@ -130,12 +130,14 @@ gp           models.gp.heteroscedastic          HeteroscedasticGP Noises
 gp           models.gp.independent              Independent
 gp           models.gp.large.fourier            Fourier FourierGP Grid
 gp           models.gp.large.inducing           Inducing InducingGP
+gp           models.gp.large.lattice            Lattice
 gp           models.gp.large.latent             FeaturePosterior InducingLatentGP
 gp           models.gp.large.low_rank           Moments Weights
 gp           models.gp.large.local              Local LocalGP
 gp           models.gp.large.neighbours         Neighbours NeighboursGP
 gp           models.gp.spatial.field            Field
 gp           models.gp.large.random_features    RandomFeatures RandomFeaturesGP
+gp           models.gp.large.ski                GridPosterior SKI SKIGP
 gp           models.gp.large.vecchia            Trend
 gp           models.gp.latent                   LatentGP
 gp           models.gp.latent_base              FunctionDraws

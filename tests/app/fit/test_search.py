@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import credo
+from credo.app.fit import families
 from credo.app.fit.families import Candidate, Family, GaussianProcesses, LinearModels
 from credo.app.fit.search import Fitted, Judged, beats_baseline, choose, lead
 from credo.app.fit.tables import TableData, fit_table
@@ -15,6 +16,7 @@ from credo.app.table.read import Table, read_table
 from credo.errors import DataError, NotConvergedWarning
 from credo.infer.learning import fit
 from credo.models.features import InterceptOnly
+from credo.models.gp import NeighboursGP
 from credo.models.linear import FixedPoint, Linear
 
 
@@ -33,6 +35,23 @@ def data_of(frame, target="y", **options):
 def judged(name, left_out, evidence=0.0, baseline=False):
     candidate = Candidate(name, "", Linear(), baseline=baseline)
     return Fitted(candidate, LinearModels(), None, evidence, np.asarray(left_out, float), Judged({}), 0.0, (), 10)
+
+
+def test_many_rows_are_learned_from_by_the_rule_of_fit(monkeypatch):
+    monkeypatch.setattr(families.gp, "EXACT_ROWS", 40)
+    rng = np.random.default_rng(1)
+    x = rng.uniform(size=(70, 2))
+    data = data_of(pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.sin(6 * x[:, 0]) + 0.1 * rng.normal(size=70)}))
+    family = GaussianProcesses()
+    candidate = next(c for c in family.propose(data) if c.name == "smooth function")
+    assert "rows, more than 40: Neighbours(20)" in candidate.about and not candidate.refused
+    learned = family.learn(candidate, data, data.train, 0)
+    assert isinstance(learned.belief, NeighboursGP) and np.isfinite(
+        family.evidence(learned, candidate, data, data.train)
+    )
+    fitted = Fitted(candidate, family, learned.belief, 0.0, np.zeros(0), Judged({}), 0.0, (), data.size[0])
+    assert family.again(fitted).using().terms == 1000
+    assert data.judge(learned.belief, candidate).scores["rmse"] < 0.5
 
 
 def test_candidates_suit_the_table(mixed, series):

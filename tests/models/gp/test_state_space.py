@@ -313,3 +313,15 @@ def test_where_nothing_is_learned_the_method_still_conditions(monkeypatch):
     at = np.array([[3.0], [250.0]])
     p = after.predict(at)
     np.testing.assert_allclose(p.mean, np.sin(at[:, 0]), atol=4.5 * float(p.epistemic.max()) ** 0.5)
+
+
+def test_functions_have_the_law_of_the_posterior():
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 5, 20))[:, None]
+    after = GP(Matern52(1.0, 1.5), noise=0.1).condition(x, np.sin(x[:, 0]), using=StateSpace())
+    at = np.asarray([[0.5], [2.0], [2.1], [6.0]])
+    drawn = after.sample_functions(300, seed=1)
+    draws, p = np.asarray(drawn(at)), after.predict(at)
+    assert np.all(np.abs(draws.mean(0) - p.mean) < 4.5 * draws.std(0, ddof=1) / np.sqrt(300))
+    np.testing.assert_allclose(draws.var(0), p.epistemic, rtol=0.4)
+    np.testing.assert_allclose(drawn(at[:2]), draws[:, :2])

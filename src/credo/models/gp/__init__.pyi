@@ -10,6 +10,8 @@ from credo.models.gp.derivatives import gradient_covariance as gradient_covarian
 from credo.models.gp.description import describe as describe
 from credo.models.gp.heteroscedastic import HeteroscedasticGP as HeteroscedasticGP
 from credo.models.gp.independent import Independent as Independent
+from credo.models.gp.large import SKI as SKI
+from credo.models.gp.large import SKIGP as SKIGP
 from credo.models.gp.large import Exact as Exact
 from credo.models.gp.large import Fourier as Fourier
 from credo.models.gp.large import FourierGP as FourierGP

@@ -17,6 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, is_traced, namespace
+from credo.core.device import physical_memory
+from credo.core.errors import DataError
 from credo.core.linalg import factorize, gaussian_log_evidence, inverse, plus_diagonal, solve, solve_lower
 from credo.core.linalg.factor import REMEDY
 from credo.core.padding import pad_rows
@@ -54,6 +56,12 @@ class Cholesky(eqx.Module):
 
 def covariance(prior: GPPrior, rows: Rows) -> Float[Array, "c c"]:
     """k(X, X) + diag(noise); of padding whatever: a factorization that knows the mask does not look at it."""
+    n = len(rows.x)
+    if 16.0 * n * n > physical_memory():
+        raise DataError(
+            f"the covariance matrix of {n:,} rows takes {8e-9 * n * n:,.0f} GB, and its factor as much; credo.fit(gp, "
+            "X, y) chooses an approximation, and condition takes one, e.g. using=Neighbours()"
+        )
     return plus_diagonal(prior.kernel.between(rows.x, rows.x), prior.noise * rows.scale + rows.extra)
 
 

@@ -5,8 +5,20 @@ import pytest
 
 import credo
 import credo.models.gp.large.choice as choice
+from credo.errors import DataError
 from credo.kernels import RBF, Matern52
-from credo.models.gp import GP, Exact, Fourier, Neighbours, NeighboursGP, StateSpace, StateSpaceGP, choose_method
+from credo.models.gp import (
+    GP,
+    Exact,
+    Fourier,
+    Inducing,
+    InducingGP,
+    Neighbours,
+    NeighboursGP,
+    StateSpace,
+    StateSpaceGP,
+    choose_method,
+)
 
 RNG = np.random.default_rng(3)
 
@@ -18,7 +30,8 @@ RNG = np.random.default_rng(3)
         (5001, 1, Matern52(), StateSpace()),
         (5001, 1, RBF(), Fourier()),
         (5001, 3, Matern52(), Neighbours(20)),
-        (5001, 4, Matern52(), Neighbours(30)),
+        (5001, 4, Matern52(), choice.NeighboursOrInducing(30)),
+        (20_001, 4, Matern52(), Neighbours(30)),
     ],
 )
 def test_the_table(n, d, kernel, method):
@@ -60,3 +73,22 @@ def test_smooth_functions_of_few_inputs_are_waves(monkeypatch, rng):
     assert isinstance(choose_method(gp, gp.statistics(x, y)).method, Fourier)
     rough = GP(RBF(0.003), noise=0.01)
     assert isinstance(choose_method(rough, rough.statistics(x, y)).method, Neighbours)
+
+
+def test_rows_whose_covariance_does_not_fit_are_refused_in_a_sentence():
+    x = np.zeros((1_000_000, 1))
+    with pytest.raises(DataError, match="1,000,000 rows takes 8,000 GB.*using=Neighbours"):
+        GP(RBF(), noise=0.1).condition(x, x[:, 0])
+
+
+@pytest.mark.parametrize("wins", [True, False])
+def test_inducing_points_go_on_where_they_predict_better(monkeypatch, rng, wins):
+    monkeypatch.setattr(choice, "EXACT_ROWS", 50)
+    monkeypatch.setattr(choice, "POINTS", 25)
+    monkeypatch.setattr(choice, "BETTER", -np.inf if wins else np.inf)
+    x = rng.uniform(size=(80, 4))
+    y = np.sin(3 * x[:, 0]) + 0.1 * rng.normal(size=80)
+    report = credo.fit(GP(Matern52()), x, y, report=True)
+    assert type(report.belief) is (InducingGP if wins else NeighboursGP)
+    assert report.belief.method == (Inducing(25) if wins else Neighbours(30))
+    assert "nats a row by 25 inducing points" in report.notes[-1]

@@ -1,5 +1,7 @@
 """SoR, DTC, FITC and VFE against dense matrices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from credo.core import params
 from credo.errors import DataError
 from credo.kernels import RBF, Matern52
 from credo.models.gp import GP, Inducing, InducingGP
+from credo.models.gp.large.inducing import MovingInducingGP
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(40, 2))
@@ -138,3 +141,27 @@ def test_constant_columns_and_duplicates():
     after = credo.fit(GP(), x, Y, using=Inducing(30))
     p = after.predict(x)
     assert np.all(np.isfinite(p.mean)) and np.all(p.epistemic >= 0) and len(after.points) <= 10
+
+
+@pytest.mark.parametrize("kind", ["fitc", "vfe"])
+def test_the_gradient_moves_points_too(kind):
+    belief, rows = InducingGP(GP(RBF([0.8, 1.5], 1.3), noise=0.07), Inducing(5, kind), X[:5]).prepare(X, Y)
+    moving = MovingInducingGP(belief, X)
+    slots, priors = params.layout(moving), belief.default_priors(rows)
+    objective = moving.objective(slots, rows, priors)
+    at = np.asarray(params.to_vector(moving, slots)) + 0.1 * RNG.normal(size=5 * 2 + 4)
+    slope = objective.value_and_grad(at)[1]
+    for i, axis in enumerate(1e-5 * np.eye(len(at))):
+        difference = (objective.value(at + axis) - objective.value(at - axis)) / 2e-5
+        assert slope[i] == pytest.approx(difference, rel=1e-5, abs=1e-5)
+
+
+def test_learned_points_bound_the_evidence_more_tightly():
+    method = Inducing(8, max_steps=25)
+    greedy = credo.fit(GP(RBF()), X, Y, using=method, report=True)
+    learned = credo.fit(GP(RBF()), X, Y, using=replace(method, select="learned"), report=True)
+    assert learned.log_evidence > greedy.log_evidence + 0.1
+    assert type(learned.belief) is InducingGP and learned.belief.points.shape == (8, 2)
+    assert set(learned.optima[0].values) == set(greedy.optima[0].values) and "learned" in learned.notes[-1]
+    bound = float(learned.belief.unconditioned().log_evidence(X, Y))
+    assert bound <= float(learned.belief.as_gp().log_evidence(X, Y)) + 1e-6

@@ -7,7 +7,7 @@ import credo
 from credo.core import params
 from credo.errors import DataError
 from credo.kernels import RBF, Exponential, Linear, Matern32, Matern52, Periodic
-from credo.models.gp import GP, Basis, Neighbours, NeighboursGP
+from credo.models.gp import GP, Basis, Local, Neighbours, NeighboursGP
 from credo.models.gp.data import Rows
 from credo.models.gp.large.nearest import Nearest, embedding
 
@@ -75,7 +75,11 @@ def test_neighbours_are_the_nearest(d):
     kernel = RBF(rng.uniform(0.5, 2, size=d))
     near = Nearest(kernel, x)
     assert near.by_tree == (d == 2)
-    np.testing.assert_array_equal(near.to(queries, 5), np.argsort(-kernel(queries, x), axis=1)[:, :5])
+    for asked in (queries, rng.normal(size=(40, d))):
+        np.testing.assert_array_equal(near.to(asked, 5), np.argsort(-kernel(asked, x), axis=1)[:, :5])
+    every = np.arange(200)
+    few = np.concatenate([near.earlier(part, 5) for part in np.array_split(every, 10)])
+    np.testing.assert_array_equal(near.earlier(every, 5), few)
     places = np.array([0, 1, 3, 50, 199])
     for place, found in zip(places, near.earlier(places, 5), strict=True):
         wanted = np.argsort(-kernel(x[place : place + 1], x)[0, :place])[:5]
@@ -106,10 +110,11 @@ def test_it_learns_and_its_intervals_hold():
 
 
 def test_more_rows_are_taken_in():
-    whole = GP0.condition(X, Y, using=Neighbours(8, 10))
-    halves = GP0.condition(X[:25], Y[:25], using=Neighbours(8, 10)).condition(X[25:], Y[25:])
-    np.testing.assert_allclose(halves.predict(QUERIES).mean, whole.predict(QUERIES).mean, rtol=1e-9)
-    np.testing.assert_allclose(halves.predict(X[:3]).std, whole.predict(X[:3]).std, rtol=1e-9)
+    for method, close in ((Neighbours(39, 40), 1e-9), (Neighbours(8, 10), 0.05)):
+        whole = GP0.condition(X, Y, using=method)
+        halves = GP0.condition(X[:25], Y[:25], using=method).condition(X[25:], Y[25:])
+        np.testing.assert_allclose(halves.predict(QUERIES).mean, whole.predict(QUERIES).mean, atol=close)
+        np.testing.assert_allclose(halves.predict(X[:3]).std, whole.predict(X[:3]).std, rtol=close)
 
 
 def test_duplicates_and_constant_columns():
@@ -124,6 +129,25 @@ def test_what_makes_no_sense_is_refused():
         Neighbours(0)
     with pytest.raises(DataError, match="predict must be a whole number"):
         Neighbours(5, -1)
+
+
+@pytest.mark.parametrize("method", [Neighbours(39, 40), Local(1e-12)])
+def test_functions_have_the_law_of_the_posterior(method):
+    gp = GP(RBF([0.9, 1.2], 1.3), noise=0.07)
+    after, exact = gp.condition(X, Y, using=method), gp.condition(X, Y)
+    drawn = after.sample_functions(1000, features=4096, seed=2)
+    draws = np.asarray(drawn(QUERIES))
+    p = exact.predict(QUERIES, joint=True)
+    assert np.all(np.abs(draws.mean(0) - p.mean) < 4.5 * draws.std(0, ddof=1) / np.sqrt(1000) + 0.02)
+    np.testing.assert_allclose(np.cov(draws.T), p.latent_covariance, atol=0.2 * float(p.epistemic.max()))
+    np.testing.assert_allclose(np.asarray(drawn(QUERIES[2:4])), draws[:, 2:4], atol=1e-9)  # the same functions
+
+
+def test_one_row_and_outcomes_that_do_not_vary():
+    one = credo.fit(GP(Matern32()), X[:1], Y[:1], using=Neighbours())
+    assert np.all(np.isfinite(one.predict(QUERIES).mean))
+    level = credo.fit(GP(Matern32()), X, np.ones(len(X)), using=Neighbours())
+    np.testing.assert_allclose(level.predict(QUERIES).mean, 1.0, atol=1e-6)
 
 
 def test_copied_records_are_learned_from_once():

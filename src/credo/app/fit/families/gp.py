@@ -1,6 +1,7 @@
 """Gaussian processes: one smooth function of all inputs and, for one or two inputs, a kernel that is searched for."""
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,13 +10,16 @@ from credo.app.fit.families.base import Candidate, Family
 from credo.app.fit.search import Data, Fitted
 from credo.core.params import layout
 from credo.infer.learning import Learned
-from credo.models.gp import GP, KernelSearch, Staged
+from credo.models.gp import GP, KernelSearch, Neighbours, Staged, choose_method
 
 if TYPE_CHECKING:
     from credo.app.report.page import Section
 
-MOST_ROWS, MOST_INPUTS = 2000, 30
+EXACT_ROWS, SEARCHED_ROWS, MOST_INPUTS = 3000, 2000, 30
+"""More rows are learned from by an approximation, and no kernel is searched for."""
 SEARCH_INPUTS = 2
+LARGE_SECONDS, FOLD_SECONDS, FOLD_TERMS = 40.0, 12.0, 1000
+"""Of an approximation; where rows are left out in turn it learns from fewer conditionals."""
 SECONDS = 30.0
 """The time that the search for a kernel, and learning one, may take."""
 SMOOTH, SEARCHED = "smooth function", "found structure"
@@ -24,6 +28,11 @@ SMOOTH, SEARCHED = "smooth function", "found structure"
 def staged() -> Staged:
     """Learning that ends in time."""
     return Staged(deadline=time.perf_counter() + SECONDS)
+
+
+def _exact(n: int, d: int, about: str) -> Candidate:
+    seconds = min(SECONDS, 0.2 + 0.5 * (n / 500) ** 3 * (1 + d / 10))
+    return Candidate(SMOOTH, about, GP(), seconds, staged)
 
 
 class GaussianProcesses(Family):
@@ -39,15 +48,22 @@ class GaussianProcesses(Family):
         if n < 8 or d > MOST_INPUTS:
             return []
         about = "a Gaussian process: any smooth function of all inputs, each with a length scale of its own"
-        refused = f"{n:,} rows are more than {MOST_ROWS:,}" if n > MOST_ROWS else ""
-        seconds = min(SECONDS, 0.2 + 0.5 * (n / 500) ** 3 * (1 + d / 10))
-        found = [Candidate(SMOOTH, about, GP(), seconds, staged, refused=refused)]
+        refused = f"{n:,} rows are more than {SEARCHED_ROWS:,}" if n > SEARCHED_ROWS else ""
+        found = [self._of_many_rows(data, about) if n > EXACT_ROWS else _exact(n, d, about)]
         schema = data.prepared.schema
         if d <= SEARCH_INPUTS and (schema.time is not None or any(column.continuous for column in schema.columns)):
             about = "a Gaussian process: trends, patterns that repeat and smooth functions, searched for and combined"
             search = KernelSearch(self.seconds)
             found.append(Candidate(SEARCHED, about, GP(), self.seconds, lambda: search, refused=refused))
         return found
+
+    def _of_many_rows(self, data: Data, about: str) -> Candidate:
+        """By the approximation that `credo.fit` chooses."""
+        exact = Candidate(SMOOTH, about, GP())
+        arguments, options = data.examples(data.train, exact)
+        gp, rows = exact.belief.prepare(*arguments, **options)
+        method, why = choose_method(gp, rows, EXACT_ROWS)
+        return exact._replace(about=f"{about} ({why})", seconds=LARGE_SECONDS, using=lambda: method)
 
     def evidence(self, learned: Learned, candidate: Candidate, data: Data, rows: Any) -> float:
         """The evidence pays ½ log n for each number that was learned (Schwarz 1978), as many were tried."""
@@ -57,6 +73,10 @@ class GaussianProcesses(Family):
 
     def again(self, best: Fitted) -> Candidate:
         """The kernel that was found stays; its numbers are learned again."""
+        if best.rows > EXACT_ROWS and best.candidate.using is not None:
+            method = best.candidate.using()
+            quick = replace(method, terms=FOLD_TERMS) if isinstance(method, Neighbours) else method
+            return best.candidate._replace(using=lambda: quick, seconds=FOLD_SECONDS)
         seconds = min(best.candidate.seconds, 0.2 + 0.5 * (best.rows / 500) ** 3)
         return best.candidate._replace(belief=best.belief.unconditioned(), using=staged, seconds=seconds)
 

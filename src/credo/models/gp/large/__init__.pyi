@@ -12,3 +12,5 @@ from credo.models.gp.large.neighbours import Neighbours as Neighbours
 from credo.models.gp.large.neighbours import NeighboursGP as NeighboursGP
 from credo.models.gp.large.random_features import RandomFeatures as RandomFeatures
 from credo.models.gp.large.random_features import RandomFeaturesGP as RandomFeaturesGP
+from credo.models.gp.large.ski import SKI as SKI
+from credo.models.gp.large.ski import SKIGP as SKIGP

@@ -13,6 +13,7 @@ import equinox as eqx
 import numpy as np
 
 from credo.core import params
+from credo.core.abilities import DrawsFunctions, HasCovariance, PredictsJointly
 from credo.core.arrays import Array
 from credo.core.checks import check_count
 from credo.core.errors import DataError
@@ -112,6 +113,26 @@ class LargeGP(GaussianProcess):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, by {self.method})"
+
+
+class WeightSpaceGP(LargeGP, HasCovariance, DrawsFunctions, PredictsJointly):
+    """A member of finitely many weights, which knows how all queries covary."""
+
+    def __init__(self, gp: GP, method: Any):
+        """The prior of a `GP`."""
+        super().__init__(gp, method)
+
+    def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
+        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
+
+        Args:
+            x: queries, shape (m, d).
+            joint: also keep the m × m covariance of the function.
+            noise: the noise variance of each query, instead of the model's.
+        """
+        table = self.queries(x)
+        f = self.function_at(table, joint)
+        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance, f.covariance)
 
 
 @dataclass(frozen=True)

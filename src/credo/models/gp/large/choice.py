@@ -6,6 +6,7 @@
 | more | one, and a kernel that is a state | `StateSpace` | exact, in O(n) |
 | more | up to three, an `RBF` that is not short beside the box | `Fourier` | where neighbours are at their worst |
 | more | any | `Neighbours` | NLPD -1.19 on kin40k in 30 CPU s, 0.57 on protein in 34 (`benchmarks/large_gp.py`) |
+| up to 20,000 | more than three | `Inducing`, where rows left out say so | -0.14 on pumadyn32nm, `Neighbours` -0.09 |
 
 Behind a likelihood (`LatentGP`) more than 3,000 rows are seen through 300 inducing points: 10⁵ rows of two inputs and
 two classes take 28 CPU s, with a log loss 0.002 above that of the truth.
@@ -13,21 +14,32 @@ two classes take 28 CPU s, with a log loss 0.002 above that of the truth.
 Few rows of one input stay exact by Cholesky, too: such a belief can do more (draws, slopes, joint predictions).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from credo.core.errors import DataError
+from credo.core.predictive import Normal
+from credo.core.pytrees import changed
+from credo.infer.learning import Learned
 from credo.infer.method import Solver
 from credo.kernels import RBF
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows
+from credo.models.gp.data import Rows, copies_left_out
+from credo.models.gp.evidence import Priors
 from credo.models.gp.large.fourier import COLUMNS, Fourier, choose_grid
-from credo.models.gp.large.inducing import Inducing
-from credo.models.gp.large.neighbours import FEW_COLUMNS, NEAR_FEW, NEAR_MANY, Neighbours
+from credo.models.gp.large.inducing import Inducing, InducingGP
+from credo.models.gp.large.neighbours import BETTER, FEW_COLUMNS, NEAR_FEW, NEAR_MANY, Neighbours, NeighboursGP
 from credo.models.gp.state_space.belief import StateSpace, StateSpaceGP
 
 EXACT_ROWS = 5000
-LATENT_ROWS, LATENT_POINTS = 3000, 300
+LATENT_ROWS, POINTS = 3000, 300
+COMPARED_ON, COMPARED_ROWS = 1000, 20_000
+"""Rows on which the two are compared, and those up to which they are: of more, a few hundred points seldom win."""
+STEPS = 150
+"""Of a climb with inducing points from hyperparameters that neighbours have learned."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +56,12 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose_method(gp: GP, rows: Rows) -> Choice:
-    """The method for a `GP` and its rows."""
+def choose_method(gp: GP, rows: Rows, exact_rows: int | None = None) -> Choice:
+    """The method for a `GP` and its rows, of which up to `exact_rows` (5,000) are few."""
     n, d = rows.n, rows.x.shape[1]
-    if n <= EXACT_ROWS:
-        return Choice(Exact(), f"{n:,} rows, at most {EXACT_ROWS:,}: exact")
+    few = EXACT_ROWS if exact_rows is None else exact_rows
+    if n <= few:
+        return Choice(Exact(), f"{n:,} rows, at most {few:,}: exact")
     if d == 1:
         try:
             StateSpaceGP(gp)
@@ -62,8 +75,42 @@ def choose_method(gp: GP, rows: Rows) -> Choice:
             Fourier(), f"{n:,} rows of {d} inputs and a smooth kernel: Fourier(), exact but for its tolerance"
         )
     k = NEAR_FEW if d <= FEW_COLUMNS else NEAR_MANY
-    why = f"{n:,} rows, more than {EXACT_ROWS:,}: Neighbours({k}), an approximation; using=Exact() asks for all of them"
-    return Choice(Neighbours(k), why)
+    why = f"{n:,} rows, more than {few:,}: Neighbours({k}), an approximation; using=Exact() asks for all of them"
+    return Choice(NeighboursOrInducing(k) if d > FEW_COLUMNS and n <= COMPARED_ROWS else Neighbours(k), why)
+
+
+@dataclass(frozen=True)
+class NeighboursOrInducing(Neighbours):
+    """`Neighbours`; and where inducing points with the same hyperparameters predict rows left out better, those."""
+
+    def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+        """What `Neighbours` learns, which `Inducing` goes on from where it wins."""
+        near = changed(belief, method=Neighbours(self.k))
+        learned = super().learn(near, statistics, fixed, priors, seed)
+        other, rows = Inducing(POINTS), statistics.without_copies()
+        form = other.adapt(learned.belief.as_gp(), rows)[0]
+        theirs, ours, held = _on_rows_left_out(learned.belief, form, rows, seed)
+        said = (
+            f"{held} rows left out: {-ours:.4g} nats a row by {POINTS} inducing points with these hyperparameters, "
+            f"{-theirs:.4g} by neighbours"
+        )
+        if ours < theirs + BETTER:
+            return learned._replace(notes=[*learned.notes, said])
+        again = other.climb(form.placed(rows), rows, fixed, priors, seed, max_steps=STEPS, gain=1e-4)
+        copies = copies_left_out(statistics.n - rows.n)
+        return again._replace(notes=[*again.notes, *copies, f"{said}: {other} went on from there"])
+
+
+def _on_rows_left_out(near: NeighboursGP, form: InducingGP, rows: Rows, seed: int) -> tuple[float, float, int]:
+    """The mean log density of some rows given others, by neighbours and by inducing points; and how many they are."""
+    drawn = np.random.default_rng(seed + 1).permutation(rows.n)
+    size = min(COMPARED_ON, rows.n // 5)
+    held = np.sort(drawn[:size])
+    y, mean, variance = near.condition_on(rows).left_out(held, near.asked)
+    out, rest = rows.subset(held), rows.subset(np.sort(drawn[size:]))
+    seen = form.condition_on(rest).predict(out.x, noise=near.noise_variance() * out.scale + out.extra)
+    theirs, ours = (float(np.mean(law.log_prob(y))) for law in (Normal(mean, variance, 0.0 * mean), seen))
+    return theirs, ours, len(held)
 
 
 def _waves_will_do(gp: GP, rows: Rows) -> bool:
@@ -80,5 +127,5 @@ def _waves_will_do(gp: GP, rows: Rows) -> bool:
 
 def choose_latent(rows: Rows) -> Choice:
     """The method for many rows of a `LatentGP`."""
-    why = f"{rows.n:,} rows, more than {LATENT_ROWS:,}: Inducing({LATENT_POINTS}), an approximation"
-    return Choice(Inducing(LATENT_POINTS), why)
+    why = f"{rows.n:,} rows, more than {LATENT_ROWS:,}: Inducing({POINTS}), an approximation"
+    return Choice(Inducing(POINTS), why)

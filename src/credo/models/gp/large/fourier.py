@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Complex, Float
@@ -38,6 +37,7 @@ from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
 from credo.models.gp.large.base import LargeMethod, check_size, in_chunks
+from credo.models.gp.large.kernel_numbers import OfKernelNumbers, known_numbers, numbers_of, pull_numbers
 from credo.models.gp.large.low_rank import LowRankGP, Moments, log_evidence, weights_of
 
 COLUMNS = 3
@@ -85,7 +85,7 @@ class Waves(NamedTuple):
         return xp.concatenate([xp.cos(angles), xp.sin(angles[:, 1:])], axis=1) * self.roots
 
 
-class FourierGP(LowRankGP):
+class FourierGP(LowRankGP, OfKernelNumbers):
     """A Gaussian process of a stationary kernel whose features are waves of equispaced frequencies."""
 
     grid: Any = None
@@ -110,7 +110,7 @@ class FourierGP(LowRankGP):
         """Nothing is added."""
         return False
 
-    def roots(self) -> Float[Array, " p"]:
+    def kernel_numbers(self) -> Float[Array, " p"]:
         """√w of each feature, of pairs √2w; an uncertain constant is part of the zero frequency. Traceable."""
         frequencies = jnp.asarray(self.grid.frequencies)
         weights = _weights(frequencies, self.kernel, jnp.asarray(self.grid.step))
@@ -122,7 +122,7 @@ class FourierGP(LowRankGP):
     def frame(self) -> Waves:
         """The waves with the weights that the kernel has now."""
         traced = is_traced(self.kernel, self.mean)
-        return Waves(self.grid, self.roots() if traced else np.asarray(_roots(self.unconditioned())))
+        return Waves(self.grid, self.kernel_numbers() if traced else np.asarray(known_numbers(self.unconditioned())))
 
     def placed(self, rows: Rows) -> "FourierGP":
         """With a grid for the box of the rows, where it has none."""
@@ -178,7 +178,7 @@ class FourierGP(LowRankGP):
 
     def table(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The features."""
-        return Waves(self.grid, self.roots()).at(x)
+        return Waves(self.grid, self.kernel_numbers()).at(x)
 
     def pull_features(self, frame: Waves, by_a: np.ndarray, a: np.ndarray) -> np.ndarray:
         """The features are the table."""
@@ -191,7 +191,6 @@ def _weights(frequencies: Float[Array, "q d"], kernel: Kernel, step: Float[Array
 
 
 _weights_compiled = eqx.filter_jit(_weights)
-_roots = eqx.filter_jit(lambda belief: belief.roots())
 
 
 class Sums(NamedTuple):
@@ -295,7 +294,7 @@ class FourierObjective:
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient; (-inf, 0) where it is not finite."""
-        roots, noise, log_prior = (np.asarray(v) for v in _numbers(vector, *self._about))
+        roots, noise, log_prior = (np.asarray(v) for v in numbers_of(vector, *self._about))
         none = np.zeros_like(vector)
         sums, n = self._sums, self._sums.n
         moments = sums.moments(roots, float(noise), n * float(np.log(noise)) + self._log_scale)
@@ -310,26 +309,10 @@ class FourierObjective:
         by_gram = -0.5 * (inverse(np.asarray(weights.root)) + np.outer(u, u))
         by_roots = 2.0 * (by_gram * sums.gram) @ roots / noise + u * sums.cross / noise
         by_noise = -(np.vdot(by_gram, moments.gram) + u @ moments.cross + 0.5 * (n - moments.squares)) / noise
-        slope = np.asarray(_pull(vector, *self._about, by_roots, np.asarray(by_noise)))
+        slope = np.asarray(pull_numbers(vector, *self._about, by_roots, np.asarray(by_noise)))
         if not np.all(np.isfinite(slope)):
             return -np.inf, none
         return value + float(log_prior), slope
-
-
-def _parts(u: Array, belief: FourierGP, slots: params.Layout, priors: Any) -> tuple[Array, Array, Array]:
-    own = params.from_vector(belief, slots, u)
-    return own.roots(), jnp.asarray(own.noise_variance()), jnp.asarray(params.log_prior(own, priors), float)
-
-
-@eqx.filter_jit
-def _numbers(vector: Array, *about: Any) -> tuple[Array, Array, Array]:
-    return _parts(jnp.asarray(vector), *about)
-
-
-@eqx.filter_jit
-def _pull(vector: Array, belief: FourierGP, slots: params.Layout, priors: Any, *slopes: Array) -> Float[Array, " k"]:
-    _, pull = jax.vjp(lambda u: _parts(u, belief, slots, priors), jnp.asarray(vector))
-    return pull((*slopes, jnp.ones(())))[0]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@
 Quiñonero-Candela & Rasmussen (2005); Titsias (2009); `low_rank.py` has the formulas. Points are rows of the data: at
 random, the nearest to the centers of k-means, or greedily those that are least determined by the ones before, which is
 Cholesky with pivots: Burt, Rasmussen & van der Wilk (2020), "Convergence of sparse variational inference in Gaussian
-processes regression".
+processes regression". "learned" points are moved from there, with the hyperparameters, up the evidence or its bound.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,10 @@ from jaxtyping import Float
 from credo.core.arrays import Array, host, is_traced
 from credo.core.errors import DataError
 from credo.core.linalg import demand, factorize, solve, solve_lower, solve_upper
+from credo.core.params import real
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned
+from credo.infer.optimize import CONVERGED, STOPPED
 from credo.kernels import InputScales, Kernel
 from credo.models.gp import exact
 from credo.models.gp.belief import GP
@@ -39,7 +41,7 @@ from credo.models.gp.large.latent import InducingLatentGP, learn_latent
 from credo.models.gp.large.low_rank import LowRankGP
 from credo.models.gp.latent import LatentGP
 
-KINDS, SELECTIONS = ("sor", "dtc", "fitc", "vfe"), ("greedy", "kmeans", "random")
+KINDS, SELECTIONS = ("sor", "dtc", "fitc", "vfe"), ("greedy", "kmeans", "random", "learned")
 
 CANDIDATES = 10_000
 """Of so many random rows points are chosen; more hardly change them."""
@@ -75,6 +77,11 @@ class InducingGP(LowRankGP):
         self.points = None if points is None else host(gp.kernel.encode(points, "points"))
 
     @property
+    def places(self) -> Float[Array, "m d"]:
+        """Where the points are."""
+        return self.points
+
+    @property
     def leftover(self) -> str:
         """What k - q is."""
         return {"fitc": "noise", "vfe": "bound"}.get(self.method.kind, "nothing")
@@ -86,9 +93,9 @@ class InducingGP(LowRankGP):
 
     def frame(self) -> Whitened:
         """The factor of k(U, U)."""
-        kernel = self.prior.kernel
-        factor = factorize(kernel.between(self.points, self.points))
-        return Whitened(kernel, self.points, demand(factor.root, factor.ok, exact.NOT_DEFINITE))
+        kernel, points = self.prior.kernel, self.places
+        factor = factorize(kernel.between(points, points))
+        return Whitened(kernel, points, demand(factor.root, factor.ok, exact.NOT_DEFINITE))
 
     def placed(self, rows: Rows) -> "InducingGP":
         """With points chosen from the rows, where it has none."""
@@ -124,7 +131,7 @@ class InducingGP(LowRankGP):
 
     def table(self, x: Float[Array, "n d"]) -> Float[Array, "n m"]:
         """k(x, U)."""
-        return self.prior.kernel.gram(x, jnp.asarray(self.points))
+        return self.prior.kernel.gram(x, jnp.asarray(self.places))
 
     def pull_features(self, frame: Whitened, by_a: np.ndarray, a: np.ndarray) -> np.ndarray:
         """L⁻ᵀ ∂/∂a."""
@@ -132,13 +139,35 @@ class InducingGP(LowRankGP):
 
     def shared(self) -> Float[Array, "m m"]:
         """k(U, U)."""
-        points = jnp.asarray(self.points)
+        points = jnp.asarray(self.places)
         return self.prior.kernel.gram(points, points)
 
     def pull_shared(self, frame: Whitened, outer: np.ndarray) -> np.ndarray:
         """-½ L⁻ᵀ M L⁻¹, with M = Σ (∂/∂aᵢ) aᵢᵀ, which is symmetric: turned features are as good."""
         half = solve_upper(frame.root, outer)
         return -0.5 * np.asarray(solve_upper(frame.root, half.T)).T
+
+
+class MovingInducingGP(InducingGP):
+    """An `InducingGP` while its points are learned: by how much they move, in standard deviations of each input."""
+
+    spread: Any = None
+    shift: Any = real(0.0)
+
+    def __init__(self, belief: InducingGP, x: Float[np.ndarray, "n d"]):
+        super().__init__(belief.as_gp(), belief.method)
+        deviation = x.std(0)
+        self.points, self.inputs = belief.points, belief.inputs
+        self.spread, self.shift = np.where(deviation > 0, deviation, 1.0), np.zeros(belief.points.shape)
+
+    @property
+    def places(self) -> Float[Array, "m d"]:
+        """Where the points are now."""
+        return self.points + self.spread * self.shift
+
+    def settled(self) -> InducingGP:
+        """With the points where they are."""
+        return changed(InducingGP(self.as_gp(), self.method, np.asarray(self.places)), inputs=self.inputs)
 
 
 @dataclass(frozen=True)
@@ -155,7 +184,7 @@ class Inducing(LargeMethod):
     kind: str = "vfe"
     """"sor", "dtc", "fitc" or "vfe"."""
     select: str = "greedy"
-    """"greedy", "kmeans" or "random"."""
+    """"greedy", "kmeans", "random" or "learned": by `fit` moved from where "greedy" has them."""
     rounds: int = 2
     """How often `fit` chooses the points, each time with what it has learned."""
     max_steps: int = 60
@@ -179,7 +208,7 @@ class Inducing(LargeMethod):
         rows = rows[generator.permutation(len(rows))]
         if self.select == "kmeans" and len(rows) > self.m:
             rows = rows[_nearest_centers(rows, self.m, self.seed)]
-        return rows[pivots(kernel, rows, self.m, self.select == "greedy")]
+        return rows[pivots(kernel, rows, self.m, self.select in ("greedy", "learned"))]
 
     def adapt(self, belief: Any, statistics: Rows) -> tuple[Any, Rows]:
         """The belief in this form; behind a likelihood it is Laplace's approximation on the features of the points."""
@@ -200,9 +229,22 @@ class Inducing(LargeMethod):
             own = belief if given else changed(belief, points=None).placed(statistics)
             learned = self.climb(own, statistics, fixed, priors, seed, max_steps=self.max_steps)
             belief = learned.belief
+        if self.select == "learned" and not given:
+            learned = self.moved(belief, statistics, fixed, priors, seed)
+            belief = learned.belief
         m, how = len(belief.points), "given" if given else f"chosen by {self.select}"
         what = "a lower bound of the log evidence" if self.kind == "vfe" else f"the evidence of {self.kind.upper()}"
         return learned._replace(notes=[*learned.notes, f"{what}, with {m} inducing points, {how}"])
+
+    def moved(self, belief: InducingGP, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
+        """The belief with points and hyperparameters uphill from where they are."""
+        moving = MovingInducingGP(host(belief), rows.cut()[0])
+        found = self.climb(moving, rows, fixed, priors, seed, max_steps=self.max_steps, gain=1e-4)
+        if found.status == STOPPED:  # wherever points are, the bound is one, and above that of the first ones
+            note = f"points were still moving after {self.max_steps} steps; max_steps says how many they may take"
+            found = found._replace(status=CONVERGED, notes=[*found.notes, note])
+        optima = [o._replace(values={k: v for k, v in o.values.items() if k != "shift"}) for o in found.optima]
+        return found._replace(belief=host(found.belief).settled(), optima=optima)
 
 
 def pivots(kernel: Kernel, x: Float[np.ndarray, "n d"], m: int, greedy: bool = True) -> np.ndarray:

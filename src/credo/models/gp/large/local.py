@@ -17,8 +17,6 @@ from credo.core.arrays import Array, is_traced, namespace
 from credo.core.checks import check_real
 from credo.core.errors import DataError
 from credo.core.padding import bucket
-from credo.models.gp import exact
-from credo.models.gp.base import FunctionValues
 from credo.models.gp.large.base import in_chunks
 from credo.models.gp.large.neighbours import Neighbours, NeighboursGP
 
@@ -42,30 +40,25 @@ class LocalGP(NeighboursGP):
             found += [np.flatnonzero(row) for row in near]
         return np.asarray([len(f) for f in found], dtype=int), found
 
-    def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
-        """The function at checked rows, each given the rows that it covaries with."""
-        if self.seen is None:
-            return FunctionValues(*exact.predict(self.prior, None, None, rows), None)
-        if is_traced(self, rows):
-            near = namespace(self.seen.x, rows).abs(self.parts()[0].gram(rows, self.seen.x)) >= self.method.cutoff
-            index = np.broadcast_to(np.arange(near.shape[1]), near.shape)
-            return FunctionValues(*self._given(rows, index, near), None)
-        counts, found = self._seen_by(np.asarray(rows))
+    def near_in_groups(self, x: Array) -> list[tuple[Any, Any, Any]]:
+        """Queries that covary with about as many rows together."""
+        if is_traced(self, x):
+            near = namespace(self.seen.x, x).abs(self.parts()[0].gram(x, self.seen.x)) >= self.method.cutoff
+            return [(slice(None), np.broadcast_to(np.arange(near.shape[1]), near.shape), near)]
+        counts, found = self._seen_by(np.asarray(x))
         if counts.max(initial=0) > MOST:
             raise DataError(
                 f"a query covaries with {counts.max()} rows by at least cutoff={self.method.cutoff:g}; "
                 "raise cutoff, or use Neighbours"
             )
-        mean, variance = np.empty(len(rows)), np.empty(len(rows))
-        sizes = np.asarray([bucket(max(int(c), 1)) for c in counts])
-        for size in np.unique(sizes):  # queries that see about as many rows together
+        sizes, groups = np.asarray([bucket(max(int(c), 1)) for c in counts]), []
+        for size in np.unique(sizes):
             which = np.flatnonzero(sizes == size)
             index = np.zeros((len(which), size), dtype=int)
             for i, q in enumerate(which):
                 index[i, : counts[q]] = found[q]
-            real = np.arange(size) < counts[which, None]
-            mean[which], variance[which] = self._given(rows[which], index, real)
-        return FunctionValues(mean, variance, None)
+            groups.append((which, index, np.arange(size) < counts[which, None]))
+        return groups
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.abilities import DrawsFunctions, HasCovariance, PredictsJointly
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.linalg import (
     demand,
@@ -33,13 +32,12 @@ from credo.core.linalg import (
     solve_upper,
 )
 from credo.core.padding import bucket, pad_rows
-from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.models.gp import exact
 from credo.models.gp.base import FunctionValues
-from credo.models.gp.belief import GP, noise_at
+from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, masked
-from credo.models.gp.large.base import LargeGP, in_chunks, joined
+from credo.models.gp.large.base import WeightSpaceGP, in_chunks, joined
 
 KEPT = 2**25
 """The entries of the features of all rows that are kept between the two passes over them; more are computed twice."""
@@ -48,8 +46,8 @@ KEPT = 2**25
 class Moments(eqx.Module):
     """What rows say about the weights: sums over them."""
 
-    gram: Float[Array, "p p"]
-    """Σ aᵢaᵢᵀ/Dᵢ."""
+    gram: Float[Array, "b p"]
+    """Σ aᵢaᵢᵀ/Dᵢ, or its diagonals (`lattice.py`)."""
     cross: Float[Array, " p"]
     """Σ aᵢrᵢ/Dᵢ."""
     squares: Float[Array, ""]
@@ -79,7 +77,7 @@ class Features(NamedTuple):
     rest: Float[Array, " n"]
 
 
-class LowRankGP(LargeGP, HasCovariance, DrawsFunctions, PredictsJointly):
+class LowRankGP(WeightSpaceGP):
     """A Gaussian process of finitely many features, whose posterior is that of their weights."""
 
     def __init__(self, gp: GP, method: Any):
@@ -167,18 +165,6 @@ class LowRankGP(LargeGP, HasCovariance, DrawsFunctions, PredictsJointly):
         else:
             parts = [self._values(frame, rows[cut]) for cut in in_chunks(len(rows), frame.width)]
         return FunctionValues(*joined(parts), self._joint(frame, rows, rows) if joint else None)
-
-    def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
-        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
-
-        Args:
-            x: queries, shape (m, d).
-            joint: also keep the m × m covariance of the function.
-            noise: the noise variance of each query, instead of the model's.
-        """
-        table = self.queries(x)
-        f = self.function_at(table, joint)
-        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance, f.covariance)
 
     def _values(self, frame: Any, x: Float[Array, "m d"]) -> tuple[Array, Array]:
         a, rest = self.features_at(frame, x)

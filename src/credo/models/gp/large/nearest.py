@@ -22,6 +22,8 @@ TREE = 8
 """Up to so many columns a k-d tree is quicker than a matrix product."""
 THIN = 1e-3
 """A column that spreads over less than this share of the widest one changes no order."""
+FEW_QUERIES = 32
+"""So few look at all rows one by one, sooner than a tree is made."""
 BLOCK = 2**23
 """The distances that exist at a time."""
 
@@ -83,9 +85,12 @@ class Nearest:
         k = min(k, n)
         if not self.by_tree:
             return self._by_distance(queries, k, np.full(len(queries), n))
+        asked = self._cut(np.asarray(host(embedding(self._kernel, queries))))
+        if len(queries) <= FEW_QUERIES:
+            return self._one_by_one(asked, k, np.full(len(queries), n))
         from scipy.spatial import cKDTree
 
-        _, index = cKDTree(self._rows).query(self._cut(np.asarray(host(embedding(self._kernel, queries)))), k=k)
+        _, index = cKDTree(self._rows).query(asked, k=k)
         return np.asarray(index).reshape(len(queries), k)
 
     def earlier(self, positions: Int[np.ndarray, " s"], k: int) -> Index:
@@ -96,10 +101,23 @@ class Nearest:
             out[:] = self._by_distance(self._x[positions], k, positions)
             out[np.arange(k) >= positions[:, None]] = -1
             return out
+        if len(positions) <= FEW_QUERIES:
+            assert self._rows is not None
+            return self._one_by_one(self._rows[positions], k, positions)
         tops = 2 ** np.ceil(np.log2(np.maximum(positions, 1))).astype(int)
         for top in np.unique(tops):
             which = np.flatnonzero(tops == top)
             out[which] = self._in_tree(positions[which], k, min(int(top), len(self._x)))
+        return out
+
+    def _one_by_one(self, asked: np.ndarray, k: int, before: np.ndarray) -> Index:
+        """By all distances to the rows before a position, the nearest first; -1 where they are fewer."""
+        assert self._rows is not None
+        out = np.full((len(asked), k), -1)
+        for i, (query, n) in enumerate(zip(asked, before, strict=True)):
+            distance = ((self._rows[:n] - query) ** 2).sum(1)
+            near = np.argpartition(distance, k - 1)[:k] if k < n else np.arange(n)
+            out[i, : len(near)] = near[np.argsort(distance[near], kind="stable")]
         return out
 
     def _in_tree(self, positions: np.ndarray, k: int, top: int) -> Index:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core import params
+from credo.core.abilities import DrawsFunctions
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.linalg import demand, solve_lower
 from credo.core.padding import bucket, pad_rows
@@ -46,6 +47,8 @@ from credo.models.gp.staged import STRIDE
 
 NEAR_FEW, NEAR_MANY, FEW_COLUMNS = 20, 30, 3
 """Neighbours that hyperparameters are learned with, in up to three columns and in more."""
+FEWEST_TERMS = 32
+"""The conditionals that a trend is learned from when rows are added."""
 ASKED = (50, 150, 400)
 """Neighbours that predictions are tried with."""
 BETTER = 0.005
@@ -60,7 +63,7 @@ GAINED = 2e-3
 """Nats a row that a climb with new neighbours must gain for another one."""
 
 
-class NeighboursGP(LargeGP):
+class NeighboursGP(LargeGP, DrawsFunctions):
     """A Gaussian process in which each row, and each query, sees its nearest rows."""
 
     near: int = eqx.field(static=True, default=NEAR_MANY)
@@ -96,10 +99,14 @@ class NeighboursGP(LargeGP):
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: Rows) -> "NeighboursGP":
-        """The posterior after the rows: they are kept, and the trend is learned from them."""
-        rows = self.with_seen(statistics)
-        trend = self._chain(rows, 0, self.method.terms)[1]
-        return changed(self, seen=rows, solved=trend)
+        """The posterior after the rows: they are kept, and the trend is learned from them.
+
+        More rows are given those before them; of many a part counts for all, as large as it was of the first ones.
+        """
+        rows, seen = self.with_seen(statistics), 0 if self.seen is None else len(self.seen.x)
+        n = len(rows.x)
+        terms = max(self.method.terms * (n - seen) // n, min(FEWEST_TERMS, self.method.terms))
+        return changed(self, seen=rows, solved=self._chain(rows, seen, terms)[1])
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | X) by Vecchia's approximation, given what was seen before."""
@@ -117,6 +124,7 @@ class NeighboursGP(LargeGP):
         before = self.solved if seen else Trend.unknown(trend_columns(trend, rows.x[:1]).shape[1])
         index, real = earlier_of(kernel, rows.x, places, self.near)
         residuals, d = self._conditionals(rows, index, real, places)
+        d = namespace(d).maximum(d, (self.noise_variance() * rows.scale + rows.extra)[places])  # never less: rounding
         ok = namespace(d).all(d > 0)
         return log_evidence(residuals, demand(d, ok, exact.NOT_DEFINITE), before, (n - seen) / len(places))
 
@@ -139,8 +147,23 @@ class NeighboursGP(LargeGP):
         """The function at checked rows, each given its nearest ones."""
         if self.seen is None:
             return FunctionValues(*exact.predict(self.prior, None, None, rows), None)
-        index, real = nearest_of(self.parts()[0], self.seen.x, rows, self.asked)
-        return FunctionValues(*self._given(rows, index, real), None)
+        groups = self.near_in_groups(rows)
+        found = [self._given(rows[which], index, real) for which, index, real in groups]
+        if len(found) == 1:
+            return FunctionValues(*found[0], None)
+        back = np.argsort(np.concatenate([np.arange(len(rows))[which] for which, *_ in groups]))
+        mean, variance = joined(found)
+        return FunctionValues(mean[back], variance[back], None)
+
+    def near_in_groups(self, x: Array) -> list[tuple[Any, Any, Any]]:
+        """Queries that see about as many rows: which they are, the rows that they see, and which of those there are."""
+        return [(slice(None), *nearest_of(self.parts()[0], self.seen.x, x, self.asked))]
+
+    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
+        """n draws as functions: draws of the prior, conditioned by kriging (`conditioned_draws.py`)."""
+        from credo.models.gp.large.conditioned_draws import draw
+
+        return draw(self, n, features, seed, columns)
 
     def _given(self, x: Array, index: Any, real: Any) -> tuple[Array, Array]:
         """Mean and variance of the function at rows that are given their neighbours."""
@@ -334,8 +357,10 @@ class Neighbours(LargeMethod):
         self, belief: NeighboursGP, rows: Rows, fixed: Sequence[str], seed: int
     ) -> tuple[NeighboursGP, list[str]]:
         """With the neighbours of a query chosen, and the variance put right, on rows each left out in turn."""
-        after = belief.condition_on(rows)
         n = rows.n
+        if n < 2:
+            return belief, []
+        after = belief.condition_on(rows)
         places = np.sort(np.random.default_rng(seed).choice(n, min(self.held, n), replace=False))
         best, found = np.inf, None
         for k in [self.predict] if self.predict else [k for k in ASKED if k <= max(n - 1, ASKED[0])]:

@@ -38,7 +38,7 @@ def simulate(
     """
     if isinstance(belief, GP) and len(x) <= JOINTLY:
         return np.asarray(belief.sample(x, n, seed=seed))
-    if not isinstance(belief, GP) and able(belief, DrawsFunctions):
+    if not isinstance(belief, GP | NeighboursGP) and able(belief, DrawsFunctions):
         return np.asarray(belief.sample_functions(n, seed=seed)(x))
     return _sequentially(_by_neighbours(belief), x, n, np.random.default_rng(seed), spare)
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core import params
-from credo.core.abilities import LeavesOneOut
+from credo.core.abilities import DrawsFunctions, LeavesOneOut
 from credo.core.arrays import Array, host, is_traced
 from credo.core.checks import by_name
 from credo.core.errors import DataError
@@ -42,7 +42,7 @@ NOT_FINITE = (
 )
 
 
-class StateSpaceGP(GaussianProcess, LeavesOneOut):
+class StateSpaceGP(GaussianProcess, LeavesOneOut, DrawsFunctions):
     """A Gaussian process of one input (time), conditioned exactly by filtering.
 
     It comes from `GP(...).condition(x, y, using=StateSpace())` and has the learnable numbers of the `GP`. Conditioning
@@ -152,6 +152,12 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut):
             chosen = jax.tree.map(np.asarray, parts_of(prior.kernel, self.harmonics)[part])
         latent: Any = passes.latent
         return host(by_bucket(lambda rows: latent(rows, prior, seen, passed, self.harmonics, chosen), table))
+
+    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
+        """n draws as functions of time; see `draws.py`."""
+        from credo.models.gp.state_space.draws import draw
+
+        return draw(self, n, features, seed)
 
     def components(self, x: object) -> tuple[Component, ...]:
         """The posterior of each term of a sum of kernels at the times x, in the order of the sum, the mean last.
