@@ -56,7 +56,7 @@ from credo.models.linear.preparation import standardized
 from credo.models.linear.statistics import design
 
 MANY = 2**13
-"""Rows times experts from which the normal law at the mode is taken as it is."""
+"""Rows times experts from which the normal law at the mode is taken as it is, as that of one expert, without a gate."""
 
 
 class Expected(NamedTuple):
@@ -203,7 +203,7 @@ class Experts(Belief, HasWeightedRows):
         factor = factorize(at.information(rows))
         if not factor.ok:
             return changed(at, seen=rows, law=None)
-        density = None if rows.y.size * self.k > MANY else lambda theta: at._log_posteriors(theta, rows)
+        density = None if self.k == 1 or rows.y.size * self.k > MANY else lambda theta: at._log_posteriors(theta, rows)
         return changed(
             at, seen=rows, law=parameter_draws(np.asarray(at._vector), np.linalg.inv(factor.root).T, density)
         )

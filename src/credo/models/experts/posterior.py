@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from credo.infer.importance_sampling import GOOD, pareto_smooth, students
+from credo.infer.importance_sampling import pareto_smooth, students
 from credo.infer.quasi_random import latin_hypercube
 from credo.models.experts.family import ExpertFamily, ExpertRows
 
@@ -56,14 +56,14 @@ def parameter_draws(
     root: Float[np.ndarray, "s s"],
     log_posterior: Callable[[Float[np.ndarray, "n s"]], Float[np.ndarray, " n"]] | None,
 ) -> Float[np.ndarray, "t s"]:
-    """Equally probable draws of the normal law, in pairs around the mode; by log p(θ | y) where it has other tails."""
+    """Equally probable draws of the normal law, in pairs around the mode; by log p(θ | y) where it is given."""
     rng = np.random.default_rng(0)
     if log_posterior is not None:
         z, log_q = students(latin_hypercube(CANDIDATES // 2, len(center) + 1, rng))
         theta = center + z @ root.T
         with np.errstate(all="ignore"):  # numbers far from the mode
             log_weights, khat, _ = pareto_smooth(log_posterior(theta) - log_q)
-        if GOOD < khat < np.inf:
+        if np.isfinite(khat):
             order = np.argsort(z[:, 0])  # neighbours in one direction: systematic draws then are spread along it
             weights = np.exp(log_weights)
             total = weights[order].cumsum()
