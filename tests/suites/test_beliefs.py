@@ -15,6 +15,7 @@ from credo.core import params
 from credo.core.pytrees import changed
 from credo.kernels import RBF, Matern32, Matern52
 from credo.models.densities import FactorAnalyser, Gaussian, Regression
+from credo.models.experts import GeneralizedRegression
 from credo.models.features import Polynomial
 from credo.models.gp import (
     GP,
@@ -40,7 +41,7 @@ from credo.models.gp import (
     WarpedGP,
 )
 from credo.models.hmm import InputHMM
-from credo.models.likelihoods import Bernoulli, Categorical
+from credo.models.likelihoods import Bernoulli, Categorical, Poisson
 from credo.models.linear import (
     ARD,
     FunctionSpace,
@@ -217,6 +218,15 @@ BELIEFS: dict[str, Callable[[], Case]] = {
             experts=Regression(2, np.ones((2, 1)), weights=[[[1.0, 0.0]], [[0.0, 1.0]]], bias=[[0.0], [1.0]]),
             gate_weights=[[0.2], [1.0], [-1.0]],
         )
+    ),
+    "Experts, counts": lambda: Case(
+        credo.Experts(
+            2,
+            experts=GeneralizedRegression(Poisson(), weights=[[0.3, 0.2, 0.0], [-0.1, 0.0, 0.4]]),
+            gate_weights=[[0.2], [1.0], [-1.0]],
+        ),
+        (X, np.arange(24) % 5),
+        (QUERIES,),
     ),
     "Network": lambda: Case(small_network(), ({"alarm": "yes", "x": 0.7},), ("kind",)),
     "Network, numbers": lambda: Case(small_network(), ({"alarm": [0.2, 0.9], "x": 0.7},), ("y",)),

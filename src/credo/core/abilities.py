@@ -134,6 +134,24 @@ class HasConjugateLaws(HasExpectations[S, E]):
         return []
 
 
+class HasWeightedRows(HasExpectations[S, E]):
+    """Parameters learned from rows each of which counts by a weight, for `BayesianBootstrap`."""
+
+    in_words: ClassVar[str] = "rows that count by weights"
+
+    @abstractmethod
+    def row_weights(self, statistics: S) -> Float[Array, " n"]:
+        """What each row counts for."""
+
+    @abstractmethod
+    def reweighted(self, statistics: S, weights: Float[np.ndarray, " n"]) -> S:
+        """The same rows with other weights."""
+
+    @abstractmethod
+    def held(self) -> Any:
+        """The belief with its parameters as if they had been given: more rows do not move them."""
+
+
 class HasPointEstimates(Ability):
     """Closed forms of the usual single guesses: beliefs without ignorance, whose predictions are all noise."""
 

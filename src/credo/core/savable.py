@@ -157,7 +157,9 @@ gp           models.gp.warps                    Identity Log Steps
 gp           models.gp.watched                  AtCandidates
 factor       models.factor.belief               FactorAnalysis PPCA
 factor       models.factor.statistics           Rows
-experts      models.experts.belief              ExpertRows Experts
+experts      models.experts.belief              Experts
+experts      models.experts.family              ExpertRows
+experts      models.experts.generalized         GeneralizedRegression
 mixture      models.mixture.bayes               DrawnMixture
 mixture      models.mixture.belief              Expected Mixture
 hmm          models.hmm.belief                  HMM

@@ -3,6 +3,7 @@
 from credo.infer.averaging import Averaged as Averaged
 from credo.infer.averaging import Integrated as Integrated
 from credo.infer.averaging import average as average
+from credo.infer.bootstrap import BayesianBootstrap as BayesianBootstrap
 from credo.infer.conditioning import condition as condition
 from credo.infer.em import EM as EM
 from credo.infer.hyper.grid import HyperGrid as HyperGrid

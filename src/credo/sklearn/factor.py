@@ -51,7 +51,7 @@ class _Factors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     def score_samples(self, X: ArrayLike) -> Float[np.ndarray, " n"]:
         """log p(x) of each row, of what it shows."""
         X = self._check(X)
-        return np.array(self.belief_.log_prob(X))
+        return np.array(self.belief_.log_density(X))
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """The mean of log p(x)."""

@@ -88,6 +88,36 @@ def test_columns_become_numbers_codes_and_spikes():
     assert any("identifier" in note for note in features.notes)
 
 
+def test_codes_for_missing_cells_are_missing_and_other_nines_are_numbers():
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame(rng.normal(50, 5, (60, 3)).round(1), columns=["a", "b", "c"])
+    frame.loc[[3, 7, 9], "a"] = -999
+    frame["b"] = np.where(np.arange(60) < 3, 99.0, frame["b"] + np.linspace(0, 45, 60).round(1))  # amid the others
+    frame.loc[4, "c"] = 9999  # once: it may be an error, which is to be seen
+    features = read_features(as_table(frame))
+    a, b, c = (part.values for part in features.parts)
+    assert list(np.flatnonzero(np.isnan(a))) == [3, 7, 9] and not np.isnan(b).any() and not np.isnan(c).any()
+    assert features.missing["a"].sum() == 3 and features.summaries[0].missing == 3
+    assert any("3 cells of 'a' are -999, far from all others: taken as missing." in note for note in features.notes)
+
+
+def test_the_words_of_a_report_suit_dates_two_levels_and_limits():
+    rng = np.random.default_rng(7)
+    kind = rng.choice(2, 120)
+    frame = pd.DataFrame(
+        {
+            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(300 * kind + rng.integers(0, 40, 120), "D"),
+            "sex": np.where(kind == 1, "male", "female"),
+            "x": 5 * kind + rng.normal(size=120),
+        }
+    )
+    said = " ".join(credo.explore(frame, most=2).page().sections[1].blocks[0].sentences)
+    assert "earlier day" in said and "later day" in said
+    assert "more often sex: male" in said and "more often sex: female" in said and "less often" not in said
+    last = credo.explore(frame, most=2).page().sections[1].blocks[-1]
+    assert "largest that was tried, 2" in last.sentences[0]
+
+
 def test_gaps_that_come_together_are_said_to():
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(rng.normal(size=(120, 4)), columns=list("abcd"))

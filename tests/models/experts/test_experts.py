@@ -9,6 +9,7 @@ from credo.errors import DataError
 from credo.infer import EM
 from credo.models.experts import Experts
 from credo.models.features import Polynomial
+from credo.models.likelihoods import Bernoulli, Categorical, NegativeBinomial, Ordinal, Poisson, Probit, StudentT
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, size=(200, 1))
@@ -41,17 +42,44 @@ def test_climbs_never_fall():
     assert np.all(np.diff(climb.objectives) >= 0)
 
 
-def test_the_information_is_the_curvature_of_the_log_joint():
-    belief = credo.fit(Experts(2), X[:60], Y[:60], using=EM(2))
-    rows, k, p = belief.seen, 2, belief._coefficients.shape[1]
+OUTCOMES = {
+    "normal": None,
+    "Poisson": Poisson(),
+    "NegativeBinomial": NegativeBinomial(),
+    "StudentT": StudentT(),
+    "Bernoulli": Bernoulli(),
+    "Probit": Probit(),
+    "Categorical": Categorical(),
+    "Ordinal": Ordinal(),
+}
+
+
+def outcomes(name: str, n: int = 60) -> np.ndarray:
+    """y of the kind that the likelihood is for, of two lines."""
+    rng, eta = np.random.default_rng(1), np.where(X[:n, 0] < 0, -X[:n, 0], 1.5 * X[:n, 0] - 1)
+    if name in ("Poisson", "NegativeBinomial"):
+        return rng.poisson(np.exp(0.6 * eta)).astype(float)
+    if name in ("Bernoulli", "Probit"):
+        return (rng.random(n) < 1 / (1 + np.exp(-eta))).astype(int)
+    if name in ("Categorical", "Ordinal"):
+        return np.digitize(eta + rng.logistic(size=n), [0.0, 1.5])
+    return eta + 0.3 * rng.standard_t(4, size=n)
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_the_information_is_the_curvature_of_the_log_joint(name):
+    belief = credo.fit(Experts(2, likelihood=OUTCOMES[name]), X[:60], outcomes(name), using=EM(2))
+    rows = belief.seen
+    theta = belief._vector
 
     def height(theta: np.ndarray) -> float:
-        local, variance = theta[: k * p].reshape(k, 1, p), np.exp(theta[k * p : k * p + k])[:, None]
-        gate = theta[k * (p + 1) :].reshape(belief._gate.shape)
-        at = changed(belief, experts=belief.experts._with_parameters(local, variance), gate_weights=gate)
-        return float(at.evidence_of(rows) + at.log_prior_of_parameters())
+        """As learning has it: densities of variances, not of their logarithms."""
+        numbers, _ = belief._unpacked(theta[None])
+        natural = numbers[0, :, -1].sum() if name == "normal" else 0.0
+        return float(belief._log_posteriors(theta[None], rows)[0]) - natural
 
-    theta = np.concatenate([belief._coefficients.ravel(), np.log(belief._variances), belief._gate.ravel()])
+    at_mode = belief.log_evidence_of(rows) + belief.log_prior_of_parameters()
+    np.testing.assert_allclose(height(theta), at_mode, rtol=1e-9)
     steps, h = np.eye(len(theta)) * 1e-4, 1e-4
     found = [
         [-(height(theta + a + b) - height(theta + a - b) - height(theta - a + b) + height(theta - a - b)) / (4 * h * h)

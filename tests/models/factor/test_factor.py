@@ -59,7 +59,7 @@ def test_ppca_is_the_eigendecomposition():
         w=peer.components_.T * np.sqrt(peer.explained_variance_ - peer.noise_variance_),
         noise=peer.noise_variance_,
     )
-    np.testing.assert_allclose(given.log_prob(X), peer.score_samples(X), rtol=1e-9)
+    np.testing.assert_allclose(given.log_density(X), peer.score_samples(X), rtol=1e-9)
     assert float(ours.log_evidence(X)) >= float(given.log_evidence(X))
 
 
@@ -186,7 +186,7 @@ def test_factors_and_the_next_row(fa):
     turn, *_ = np.linalg.lstsq(peer.transform(X), np.asarray(fa.factors(X).mean), rcond=None)
     np.testing.assert_allclose(turn.T @ turn, np.eye(L), atol=1e-3)
     np.testing.assert_allclose(fa.predict().variance, fa.covariance.diagonal())
-    np.testing.assert_allclose(fa.log_prob(X), dense(fa).logpdf(X), rtol=1e-9)
+    np.testing.assert_allclose(fa.log_density(X), dense(fa).logpdf(X), rtol=1e-9)
     columns = fa.predict(X[:4], columns=[2, -1])
     hidden = X[:4].copy()
     hidden[:, [2, 6]] = np.nan
@@ -279,7 +279,7 @@ def test_names_go_with_columns(fa):
     frame = pd.DataFrame(X, columns=names)
     found = credo.fit(credo.FactorAnalysis(L), frame)
     shuffled = frame[names[::-1]]
-    np.testing.assert_allclose(found.log_prob(shuffled), fa.log_prob(X), rtol=1e-6)
+    np.testing.assert_allclose(found.log_density(shuffled), fa.log_density(X), rtol=1e-6)
     np.testing.assert_allclose(found.predict(shuffled, columns=["c2"]).mean, fa.predict(X, columns=[2]).mean, rtol=1e-5)
     assert found.loadings().columns == tuple(names)
     with pytest.raises(DataError, match="columns must be of c0, .*found 'c9'"):

@@ -49,6 +49,8 @@ class Clusters(NamedTuple):
     probability: Float[np.ndarray, " n"]
     """That the label is right, if the mixture is."""
     shares: Float[np.ndarray, "n k"]
+    most: int
+    """How many were tried, if there were to be so many."""
 
     @property
     def k(self) -> int:
@@ -62,7 +64,7 @@ class Clusters(NamedTuple):
 
 
 def find_clusters(features: Features, *, most: int, seed: int, say: Say) -> Clusters:
-    """The mixture of the lowest BIC with at most `most` components."""
+    """The mixture of the lowest ICL with at most `most` components."""
     x = features.x
     rows = np.flatnonzero((~np.isnan(x)).any(1))
     if len(rows) > MOST_ROWS:
@@ -92,7 +94,7 @@ def find_clusters(features: Features, *, most: int, seed: int, say: Say) -> Clus
     mixture = found[min(trials, key=lambda trial: trial.icl)]
     mixture = learn(mixture, x, missing=True, using=EM(starts=1), seed=seed)
     shares = np.asarray(mixture.responsibilities(x, missing=True))
-    return Clusters(mixture, tuple(trials), shares.argmax(1), shares.max(1), shares)
+    return Clusters(mixture, tuple(trials), shares.argmax(1), shares.max(1), shares, top)
 
 
 def density(features: Features, shape: str) -> Density:

@@ -6,7 +6,8 @@
                 and the number itself where it is another, so that no component shrinks onto the spike
     date        years since the first, a number
 
-A missing cell is NaN in all that became of it: nothing is filled in.
+A missing cell is NaN in all that became of it: nothing is filled in. A number of nines (-999, 9999) that several cells
+have and that lies farther from all others than these from each other is a code for a missing cell.
 """
 
 from collections.abc import Iterable
@@ -27,6 +28,10 @@ SPIKE = 0.25
 SKEWED = 0.6
 """Skewness beyond which powers are tried; the one with the least is taken if it halves it."""
 POWERS = {0.5: "square root", 1 / 3: "cube root", 0.0: "logarithm"}
+NINES = tuple(sign * (10.0**digits - 1) for digits in range(2, 8) for sign in (1, -1))
+"""What people write for a number that is missing."""
+TWICE = 2
+"""Cells that must have it."""
 MOST_COLUMNS = 60
 MOSTLY_MISSING = 0.9
 
@@ -110,8 +115,12 @@ def read_features(table: Table, ignore: Iterable[str] = ()) -> Features:
             column, detail, said = detect(cells)
             notes += said
             if column is not None:
-                coded = column.encode(cells)
-                parts += _features(column, coded.table, cells.missing, notes)
+                coded = column.encode(cells).table
+                if column.kind == "number":
+                    coded = _without_codes(name, coded[:, 0], notes)[:, None]
+                    missing[name] = missing[name] | np.isnan(coded[:, 0])
+                    gaps = int(missing[name].sum())
+                parts += _features(column, coded, cells.missing, notes)
             role, kind = ("left out", "") if column is None else ("used", column.kind)
             summaries.append(Summary(name, role, kind, gaps, detail))
     if not parts:
@@ -147,6 +156,19 @@ def _features(column: Column, table: np.ndarray, missing: np.ndarray, notes: lis
         if np.sum(~np.isnan(values)) < FEWEST_ROWS or len(present) < 3:
             return found
     return [*found, _number(name, column, values, notes)]
+
+
+def _without_codes(name: str, values: np.ndarray, notes: list[str]) -> np.ndarray:
+    """The values with NaN for codes of missing cells."""
+    present, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    for end, rest in ((0, present[1:]), (-1, present[:-1])):
+        if len(rest) < 2 or present[end] not in NINES or counts[end] < TWICE:
+            continue
+        if np.abs(rest - present[end]).min() > np.ptp(rest):
+            said = f"{present[end]:g}, far from all others: taken as missing."
+            notes.append(f"{counts[end]:,} cells of {name!r} are {said}")
+            values = np.where(values == present[end], np.nan, values)
+    return values
 
 
 def _number(name: str, column: Column, values: np.ndarray, notes: list[str]) -> Feature:

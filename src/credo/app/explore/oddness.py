@@ -95,4 +95,6 @@ def shown(feature: Feature, value: float) -> str:
     if feature.levels:
         return feature.levels[int(value)]
     found = float(feature.natural(np.asarray(value)))
-    return f"{found:.4g}" if not feature.origin else f"{feature.date(found):%Y-%m-%d}"
+    if feature.origin:
+        return f"{feature.date(found):%Y-%m-%d}"
+    return f"{found:,.0f}" if 1e4 <= abs(found) < 1e9 else f"{found:.4g}"

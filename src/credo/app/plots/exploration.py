@@ -128,7 +128,10 @@ def oddness(score: np.ndarray, odd: np.ndarray, *, ax: Axes | None = None) -> Ax
     ax.plot(chance[shown][~marked], found[shown][~marked], "o", color=BLUE, markersize=3.5, label="rows")
     if marked.any():
         ax.plot(chance[shown][marked], found[shown][marked], "o", color=RED, markersize=5, label="odd rows")
+        last, (low, high) = np.inf, ax.get_ylim()
         for place in shown[marked][:8]:
-            say(ax, chance[place], found[place], f"row {order[place] + 1}", xytext=(-6, 2), ha="right")
+            if last - found[place] > 0.06 * (high - low):  # names that do not cover each other
+                say(ax, chance[place], found[place], f"row {order[place] + 1}", xytext=(-6, 2), ha="right")
+                last = found[place]
     legend(ax, loc="upper left")
     return tidy(ax, "oddness expected by chance (-log₁₀ of the probability)", "oddness found", grid="both")

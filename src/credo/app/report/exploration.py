@@ -54,7 +54,7 @@ def summary(found: "Exploration") -> list[str]:
     said.append(
         f"{count(odd, 'row')} {'is' if odd == 1 else 'are'} odd: improbable in every cluster."
         if odd
-        else "No row is odder than chance makes some of so many rows."
+        else "No row is odder than chance explains."
     )
     if found.factors is not None:
         l = found.factors.values.shape[1]
@@ -99,6 +99,7 @@ def _clusters(found: "Exploration") -> Section:
         "How many clusters: the ICL weighs the likelihood against how many numbers it takes, and how sure labels are. "
         "The ring is the choice; differences below 10 are not strong.",
     )
+    limits = _limits(found)
     if clusters.k == 1:
         return Section("clusters", "Clusters", (Text(("One cluster describes the rows best.",)), picture))
     blocks: list[Block] = [Text(tuple(_of_cluster(found, j) for j in range(clusters.k)), "list")]
@@ -139,8 +140,23 @@ def _clusters(found: "Exploration") -> Section:
         ),
         _table(found),
         picture,
+        *limits,
     ]
     return Section("clusters", "Clusters", tuple(blocks))
+
+
+def _limits(found: "Exploration") -> list[Block]:
+    """Where the number of clusters says more of what was tried than of the rows."""
+    clusters, said = found.clusters, []
+    if 1 < clusters.k == clusters.most:
+        said.append(f"The best number of clusters is the largest that was tried, {clusters.k}: try more by --most.")
+    numbers = len(found.features.numbers)
+    if numbers > 2 and all(trial.shape == "diagonal" for trial in clusters.trials):
+        said.append(
+            f"{count(len(clusters.labels), 'row')} are too few to learn how {numbers} columns covary within a cluster: "
+            "columns that go together are then cut into several clusters along their common direction."
+        )
+    return [Text(tuple(said))] if said else []
 
 
 def differences(found: "Exploration") -> tuple[np.ndarray, list[str]]:
@@ -177,12 +193,19 @@ def _of_cluster(found: "Exploration", j: int) -> str:
     for i in told:
         size = abs(values[i, j])
         strong = "much " if size > 1.2 else ""
-        if ": " in names[i]:
-            words.append(f"{strong}more often {names[i]}" if values[i, j] > 0 else f"{strong}less often {names[i]}")
-        else:
-            words.append(f"{strong}{'more' if values[i, j] > 0 else 'less'} {names[i]}")
+        words.append(f"{strong}{_compared(found, names[i], values[i, j] > 0)}")
     sets = "; ".join(words) if words else "near the average in every column"
     return f"Cluster {j + 1} ({count(int((found.clusters.labels == j).sum()), 'row')}, {percent(share)}): {sets}."
+
+
+def _compared(found: "Exploration", name: str, above: bool) -> str:
+    """How a cluster with more, or less, of a column or level than all rows is said to be."""
+    part = next(p for p in found.features.parts if name == p.name or name.startswith(f"{p.name}: "))
+    if part.is_number:
+        return f"{('later' if above else 'earlier') if part.origin else ('more' if above else 'less')} {name}"
+    if above or len(part.levels) != 2:
+        return f"{'more' if above else 'less'} often {name}"
+    return f"more often {part.name}: {part.levels[0]}"
 
 
 def _telling_pair(found: "Exploration") -> tuple[int, int] | None:
@@ -263,7 +286,7 @@ def _odd(found: "Exploration") -> Section:
                 )
             )
     else:
-        blocks.append(Text(("No row stands out: the oddest are as odd as chance makes some of so many.",)))
+        blocks.append(Text(("No row stands out: of so many rows chance makes some as odd as the oddest.",)))
     blocks.append(
         Figure(
             data_uri(draw.oddness(oddness.score, oddness.odd)),
@@ -281,16 +304,21 @@ def _factors(found: "Exploration") -> Section:
     if loadings is None:
         said = "There is no factor: the columns of numbers have nothing in common, or are fewer than three."
         return Section("factors", "Factors", (Text((said,)),))
-    words = []
+    words, alone = [], []
     for k in range(loadings.values.shape[1]):
+        if not np.any(np.abs(loadings.values[:, k]) >= LOADS):
+            alone.append(k)
+            continue
         column = loadings.values[:, k]
         order = [i for i in np.argsort(-np.abs(column)) if abs(column[i]) >= LOADS][:6]
         sides = [[loadings.columns[i] for i in order if sign * column[i] > 0] for sign in (1, -1)]
         told = [f"{way} {', '.join(side)}" for way, side in zip(("more", "less"), sides, strict=True) if side]
         words.append(
-            f"Factor {k + 1} ({percent(float(loadings.share[k]))} of the variance): "
-            f"{' goes with '.join(told) or 'no column alone'}."
+            f"Factor {k + 1} ({percent(float(loadings.share[k]))} of the variance): {' goes with '.join(told)}."
         )
+    if alone:
+        share = percent(float(loadings.share[alone].sum()))
+        words.append(f"{count(len(alone), 'further factor')} ({share} together): a little of many columns.")
     blocks: list[Block] = [
         Text(
             ("Columns that rise and fall together show something in common that is not in the table itself.", *words),

@@ -27,7 +27,7 @@ def number(value: float | int) -> str:
 def percent(share: float | int) -> str:
     """A share in percent, with a digit more where it would round to all or nothing."""
     if 0 < share < 0.005 or 0.995 <= share < 1:
-        return f"{100 * share:.1f} %"
+        return f"{min(100 * share, 99.9):.1f} %"
     return f"{100 * share:.0f} %"
 
 

@@ -36,6 +36,9 @@ class AveragedDraws(Averaged):
 
     posterior: Draws | None = constant()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.beliefs)} draws of {self.beliefs[0]!r})"
+
 
 def unstacked(drawn: B) -> tuple[B, ...]:
     """The drawn models one by one."""

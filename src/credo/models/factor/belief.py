@@ -155,7 +155,7 @@ class FactorModel(Belief[Rows], HasExpectations[Rows, Expected]):
         variance = np.broadcast_to(np.diagonal(found.covariance, axis1=1, axis2=2), found.mean.shape)
         return Normal(found.mean, np.zeros(found.mean.shape), variance)
 
-    def log_prob(self, x: ArrayLike) -> Float[Array, " n"]:
+    def log_density(self, x: ArrayLike) -> Float[Array, " n"]:
         """log p of what each row shows; 0 where it shows nothing."""
         return self._look(self._table(x)).log_prob
 

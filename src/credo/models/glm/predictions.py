@@ -86,7 +86,7 @@ def predict(law: WeightLaw, likelihood: Likelihood, phi: Array, offset: Array, b
     rows = namespace(phi, offset).concatenate([phi, offset[:, None]], axis=1)
     if not isinstance(likelihood, likelihoods.Classes):
         eta = _by_rows(_eta, law, likelihood, nodes, rows)
-        return _numbers(likelihood, nodes.weights, _psi(law, likelihood, nodes), eta)
+        return of_numbers(likelihood, nodes.weights, _psi(law, likelihood, nodes), eta)
     probs, aleatoric = _by_rows(_classes, law, likelihood, nodes, rows)
     if not isinstance(likelihood, likelihoods.Bernoulli):
         return predictive.Categorical(probs, aleatoric)
@@ -109,7 +109,7 @@ def of_predictor(
     xp = namespace(likelihood, eta)
     if not isinstance(likelihood, likelihoods.Classes):
         psi = xp.broadcast_to(likelihood.psi, (len(weights), likelihood.size))
-        return _numbers(likelihood, weights, psi, eta)
+        return of_numbers(likelihood, weights, psi, eta)
     probs = likelihood.mean(eta)
     if not isinstance(likelihood, likelihoods.Bernoulli):
         return predictive.Categorical(xp.einsum("s,msk->mk", weights, probs), entropy_of(probs) @ weights)
@@ -248,7 +248,9 @@ def _closed(law: WeightLaw, likelihood: Likelihood, phi: Float[Array, "m q"]) ->
     return xp.stack([1 - p, p], axis=-1)
 
 
-def _numbers(likelihood: Likelihood, weights: Array, psi: Float[Array, "s a"], eta: Float[Array, "m s"]) -> Predictive:
+def of_numbers(
+    likelihood: Likelihood, weights: Array, psi: Float[Array, "s a"], eta: Float[Array, "m s"]
+) -> Predictive:
     """The mixture over the nodes for counts and real numbers."""
     xp, eta = namespace(psi, eta), eta.T
     if isinstance(likelihood, likelihoods.NegativeBinomial):

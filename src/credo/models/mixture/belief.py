@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 
 from credo.core import params
-from credo.core.abilities import HasConjugateLaws
+from credo.core.abilities import HasConjugateLaws, HasWeightedRows
 from credo.core.arrays import Array, is_traced, special
 from credo.core.belief import Belief
 from credo.core.checks import ArrayLike, by_name, check_count, check_probabilities, check_table, column_names
@@ -54,7 +54,7 @@ class Believed(NamedTuple):
     expected: Expected
 
 
-class Mixture(AsksOfRows, HasConjugateLaws):
+class Mixture(AsksOfRows, HasConjugateLaws, HasWeightedRows):
     """A mixture of k components.
 
     Args:
@@ -281,11 +281,27 @@ class Mixture(AsksOfRows, HasConjugateLaws):
         """The same mixture with its components in another order."""
         return changed(self, weights=self._weights[order], density=self.density.reordered(order), seen=None)
 
+    def row_weights(self, statistics: Data) -> Float[Array, " n"]:
+        """What each row counts for."""
+        if not isinstance(statistics, Rows):
+            raise DataError("the bootstrap needs all rows in memory; learn a stream by EM() or VariationalBayes()")
+        return statistics.weights
+
+    def reweighted(self, statistics: Rows, weights: Float[np.ndarray, " n"]) -> Rows:
+        """The same rows with other weights."""
+        return changed(statistics, weights=weights)
+
+    def held(self) -> "Mixture":
+        """As if its numbers had been given."""
+        return changed(self, learned=False, seen=None)
+
     # -- variational Bayes ----------------------------------------------------------------------------------
 
     def improve(self, expected: Expected, statistics: Data) -> tuple[Believed, Expected, Float[Array, ""]]:
         """q of weights and densities from expected statistics, those under q of the components, and the bound."""
         density, before = require(self.density, IsConjugate), self.seen
+        if isinstance(statistics, Rows) and statistics.noise is not None:
+            raise DataError("variational Bayes does not take noise of rows; learn by EM()")
         total = expected if before is None else jax.tree.map(np.add, before, expected)
         prior = np.full(len(expected.counts), self._alpha)
         counts = prior + total.counts

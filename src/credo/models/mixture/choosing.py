@@ -90,7 +90,9 @@ class HowMany(Learner):
             raise DataError(
                 'how many components there are is chosen for Mixture("auto", density), found numbers of some'
             )
-        most = min(self.most, max(n - 1, 1))
+        # Rows that are the same tell no components apart: each would be as sharp as its prior lets it.
+        different = len(np.unique(np.column_stack([rows.x, rows.seen]), axis=0))
+        most = min(self.most, max(n - 1, 1), different)
         folds = np.random.default_rng(seed).permutation(n) % min(self.folds, n) if n > 1 else np.zeros(n, int)
         table: list[tuple[float, float, float]] = []
         found: list[Learned] = []

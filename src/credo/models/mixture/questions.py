@@ -114,7 +114,7 @@ class AsksOfRows(Belief):
         """AIC and BIC, 2p - 2 log p(x) and p log n - 2 log p(x) with p free parameters: less is better."""
         rows = self.statistics(x, **options)
         height, n = float(self.log_evidence_of(rows)), sum(float(part.weights.sum()) for part in rows.parts())
-        return {"aic": 2 * self.free - 2 * height, "bic": self.free * np.log(n) - 2 * height}
+        return {"aic": 2 * self.free - 2 * height, "bic": float(self.free * np.log(n)) - 2 * height}
 
     @property
     def free(self) -> int:

@@ -164,6 +164,9 @@ def is_stream(x: object) -> bool:
         raise DataError(
             "x is an iterator, which ends after one pass; pass what can be gone through again, as tables(…)"
         )
-    return isinstance(x, Tables) or (
-        isinstance(x, Iterable) and not hasattr(x, "__len__") and not hasattr(x, "__array__")
+    chunks = isinstance(x, list | tuple) and len(x) > 0 and getattr(x[0], "ndim", 0) == 2
+    return (
+        chunks
+        or isinstance(x, Tables)
+        or (isinstance(x, Iterable) and not hasattr(x, "__len__") and not hasattr(x, "__array__"))
     )
