@@ -119,8 +119,9 @@ def test_gaps_are_seen_through_coarser_cells():
     assert np.all(with_levels.epistemic < without.epistemic)
     np.testing.assert_allclose(without.mean[:2], MEAN)  # nothing in the stencil: the prior
     mean, variance = Dense(points[~hole]).predict(inside)
-    assert np.all(np.abs(with_levels.mean - mean) < 0.5 * np.sqrt(variance))
-    assert np.all(with_levels.epistemic > variance - 1e-9) and np.all(with_levels.epistemic < 1.3 * variance)
+    more = with_levels.epistemic - variance  # of a law given less: the variance of what its mean is off by
+    assert np.all(more > -1e-9) and np.all(more < 0.3 * variance)
+    assert np.all(np.abs(with_levels.mean - mean) < 3 * np.sqrt(more))
 
 
 @pytest.mark.slow
@@ -144,21 +145,21 @@ def test_intervals_hold_what_they_say_on_surfaces_drawn_from_the_model(kernel):
 
 
 @pytest.mark.slow
-def test_the_kernel_is_as_rough_as_the_ground_and_numbers_come_back():
+@pytest.mark.parametrize("kernel", [Exponential(2.0, 1.0), Matern32(2.0, 1.0)])
+def test_the_kernel_is_as_rough_as_the_ground_and_numbers_come_back(kernel):
     rng = np.random.default_rng(3)
     side = 40
     places = (np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2) + 0.5) * 0.25
-    for kernel in (Exponential(2.0, 1.0), Matern32(2.0, 1.0)):
-        root = np.linalg.cholesky(np.asarray(kernel.gram(places, places)) + 1e-10 * np.eye(side**2))
-        h = 5.0 + root @ rng.normal(size=side**2)
-        where = rng.integers(0, side**2, 6000)
-        points = np.column_stack([places[where], h[where] + 0.1 * rng.normal(size=6000)])
-        belief = credo.fit(Terrain(0.25), points)
-        assert type(belief.kernel) is type(kernel)
-        assert 0.009 < belief.noise < 0.011
-        short = np.asarray(belief.kernel.gram(places[:1], places[1:3])) - float(belief.kernel.variance)
-        want = np.asarray(kernel.gram(places[:1], places[1:3])) - 1.0
-        np.testing.assert_allclose(short, want, rtol=0.25)  # what differs from cell to cell is well determined
+    root = np.linalg.cholesky(np.asarray(kernel.gram(places, places)) + 1e-10 * np.eye(side**2))
+    h = 5.0 + root @ rng.normal(size=side**2)
+    where = rng.integers(0, side**2, 6000)
+    points = np.column_stack([places[where], h[where] + 0.1 * rng.normal(size=6000)])
+    belief = credo.fit(Terrain(0.25), points)
+    assert type(belief.kernel) is type(kernel)
+    assert 0.009 < belief.noise < 0.011
+    short = np.asarray(belief.kernel.gram(places[:1], places[1:3])) - float(belief.kernel.variance)
+    want = np.asarray(kernel.gram(places[:1], places[1:3])) - 1.0
+    np.testing.assert_allclose(short, want, rtol=0.25)  # what differs from cell to cell is well determined
 
 
 def test_gross_outliers_do_not_move_the_surface():
@@ -166,7 +167,7 @@ def test_gross_outliers_do_not_move_the_surface():
     points = cloud(8000, side=20.0)
     odd = rng.uniform(size=8000) < 0.05
     spoilt = points.copy()
-    spoilt[odd, 2] += rng.uniform(1.5, 5, odd.sum()) * rng.choice([-1, 1], odd.sum())
+    spoilt[odd, 2] += rng.uniform(2.5, 6, odd.sum()) * rng.choice([-1, 1], odd.sum())
     clean, robust = terrain().condition(points), terrain().condition(spoilt)
     naive = terrain(gate=0).condition(spoilt)
     assert 0.97 * odd.sum() < robust.rejected < 1.05 * odd.sum()

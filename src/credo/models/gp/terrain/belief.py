@@ -101,7 +101,7 @@ class Terrain(Belief[Seen]):
         noise: float | None = None,
         reach: int = 2,
         levels: int = 2,
-        gate: float = 5.0,
+        gate: float | int = 5.0,
     ):
         if kernel is not None and not (isinstance(kernel, Kernel) and kernel.is_stationary):
             raise DataError(f"kernel must be a stationary one of credo.kernels, found {type(kernel).__name__}")

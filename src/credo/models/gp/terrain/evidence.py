@@ -30,7 +30,7 @@ from credo.models.gp.terrain.stencils import stencil
 
 FAR = (4, 16)
 """Cells between a cell and its far neighbours."""
-TERMS = 1500
+TERMS = 1000
 """The conditionals that hyperparameters are learned from."""
 WIDE = 2.0
 """The standard deviation of the log of a lengthscale and of a variance before returns are looked at."""

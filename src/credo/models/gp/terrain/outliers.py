@@ -3,8 +3,8 @@
 A return is set aside if it is more than `gate` standard deviations from what is around it in two ways:
 
 - the scan: the median of its cell, of four returns or more, or else of the medians of the cells of its stencil. The
-  ground differs over that distance by the kernel's structure function, k(0) - k(r), and by no less than the residuals of
-  the whole scan do (their median absolute deviation);
+  ground differs from its average over the stencil as the kernel says, and by no less than the residuals of the whole scan
+  do (their median absolute deviation);
 - the map: the elevation that the cell had before, with its doubt.
 
 Returns inside the gate count fully and those outside not at all, so that clean scans can come in any order. What was set
@@ -23,8 +23,8 @@ from credo.core.arrays import Array
 from credo.core.errors import DataError, MisfitWarning
 from credo.core.pytrees import changed
 from credo.kernels import InputScales, Matern32
-from credo.models.gp.terrain.lattice import COUNT, SCATTER, WEIGHT, Cells, key_of, merged, place_of
-from credo.models.gp.terrain.stencils import Ground, Levels, displaced, stencil
+from credo.models.gp.terrain.lattice import COUNT, SCATTER, WEIGHT, Cells, key_of, place_of
+from credo.models.gp.terrain.stencils import Ground, Levels, around_mean, stencil
 
 if TYPE_CHECKING:
     from credo.models.gp.terrain.belief import Seen, Terrain
@@ -85,10 +85,9 @@ def agreeing(
         return np.ones(len(z), bool)
     noise, square = float(ground.noise) / weight, gate * gate
     middle, own, any_around = around(key, z, ground.reach)
-    apart = np.array([[0.0, 0.0], [float(ground.cell) * ground.reach, 0.0]])
-    same, other = np.asarray(displaced(ground.kernel, apart))
+    differs = float(around_mean(ground.kernel, np.stack(stencil(ground.reach), axis=-1) * float(ground.cell)))
     rough = (MAD * np.median(np.abs(z - middle)[any_around])) ** 2 if any_around.any() else 0.0
-    spread = np.maximum(noise + np.where(own, 0.0, 2.0 * (same - other)), rough)
+    spread = np.maximum(noise + np.where(own, 0.0, differs), rough)
     fine = ~any_around | (np.square(z - middle) <= square * spread)
     if known is not None and known.surface is not None:
         at, there = known.levels[0].find(key)

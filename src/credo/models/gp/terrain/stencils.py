@@ -3,8 +3,8 @@
     h | y_N ~ N(m + kᵀ(K + D)⁻¹(y_N - m), k(0) - kᵀ(K + D)⁻¹k),    D = σ²/W of each cell
 
 N is a fixed stencil of (2r + 1)² cells around the cell of the place; of those, the ones with returns. Where they are few
-(in a gap), cells of coarser levels follow, nearest first, as long as nothing finer inside them was taken: what lies in
-such a cell is not all at its middle, which the variance δ of the kernel within it says. The slope is the difference
+(in a gap), cells of coarser levels follow, nearest first, without the returns that were taken already: what lies in such a
+cell is not all at its middle, which the variance δ of the kernel within it says. The slope is the difference
 quotient over two cells, which rough kernels have, too. Vecchia (1988); for images of elevation, gradient and variance
 Giubilato, Le Gentil, Vayugundla, Schuster & Vidal-Calleja (2021), "GPGM-SLAM: a robust SLAM system for unstructured
 planetary environments with Gaussian process gradient maps".
@@ -21,7 +21,19 @@ from credo.core.linalg import demand, solve_each
 from credo.kernels import Kernel
 from credo.models.gp import exact
 from credo.models.gp.large.base import in_chunks
-from credo.models.gp.terrain.lattice import MEAN, SHARE, WEIGHT, Cells, X, Y, key_of, parent_of, place_of
+from credo.models.gp.terrain.lattice import (
+    COLUMNS,
+    COUNT,
+    MEAN,
+    SHARE,
+    WEIGHT,
+    Cells,
+    X,
+    Y,
+    key_of,
+    parent_of,
+    place_of,
+)
 
 Levels = tuple[Cells, ...]
 """The finest first."""
@@ -73,47 +85,73 @@ def displaced(kernel: Kernel, difference: Float[Array, "*m 2"]) -> Float[Array, 
     return kernel.gram(flat, np.zeros((1, 2)))[:, 0].reshape(difference.shape[:-1])
 
 
+def around_mean(kernel: Kernel, places: Float[Array, "q 2"]) -> Float[Array, ""]:
+    """The variance of the average over places around the value at the origin."""
+    middle = np.zeros((1, 2))
+    return kernel.gram(places, places).mean() - 2.0 * kernel.gram(places, middle).mean() + kernel.gram(middle, middle).sum()
+
+
 def within(ground: Ground, level: int) -> Float[Array, ""]:
-    """δ: the variance of the average over a cell around the value at its middle."""
+    """δ: the variance of the average over a cell of this level around the value at its middle."""
     side = min(SHARE**level, FINEST_BLOCK)
     at = ((np.arange(side) + 0.5) / side - 0.5) * SHARE**level
-    places = np.stack(np.meshgrid(at, at), -1).reshape(-1, 2) * ground.cell
-    k, middle = ground.kernel, np.zeros((1, 2))
-    return k.gram(places, places).mean() - 2.0 * k.gram(places, middle).mean() + k.gram(middle, middle)[0, 0]
+    return around_mean(ground.kernel, np.stack(np.meshgrid(at, at), -1).reshape(-1, 2) * ground.cell)
 
 
 def neighbours(ground: Ground, levels: Levels, key: Int[Array, " m"], coarse: bool) -> Neighbours:
     """The cells given to places in these cells; only those of the stencil unless `coarse`."""
     ox, oy = stencil(ground.reach)
-    ix, iy = place_of(key)
     xp = namespace(ground, levels, key)
-    asked = key_of(ix[:, None] + ox, iy[:, None] + oy)
-    index, real = levels[0].find(asked)
-    table = levels[0].table[index] if levels[0].key.shape[0] else xp.zeros((*asked.shape, 7))
-    columns, rows = place_of(asked)
-    at = (xp.stack([columns, rows], axis=-1) + 0.5) * ground.cell
-    near = Neighbours(at, table[..., MEAN], ground.noise / xp.where(real, table[..., WEIGHT], 1.0), real, real)
-    parts, sought, taken = [near], [asked], [real.sum(1)]
-    for level, cells in enumerate(levels[1:] if coarse else (), 1):
-        wanted, k = taken[-1] < enough(ground.reach), len(ox)
-        px, py = place_of(parent_of(key, level))
-        asked = key_of(px[:, None] + ox, py[:, None] + oy)
-        index, real = cells.find(asked)
-        for below, (keys, part) in enumerate(zip(sought, parts, strict=True)):  # nothing is counted twice
-            above = xp.where(part.real, parent_of(keys, level - below), -1)
-            real = real & ~(asked[:, :, None] == above[:, None, :]).any(2)
-        real = real & wanted[:, None] & (xp.cumsum(real, axis=1) <= k - taken[-1][:, None])
-        table = cells.table[index] if cells.key.shape[0] else xp.zeros((*asked.shape, 7))
-        variance = ground.noise / xp.where(real, table[..., WEIGHT], 1.0) + within(ground, level)
-        parts.append(Neighbours(table[..., X : Y + 1], table[..., MEAN], variance, real, real))
+    k = len(ox)
+    asked, table, real = _around(levels[0], key, ground.reach)
+    at = (xp.stack(place_of(asked), axis=-1) + 0.5) * ground.cell
+    variance = ground.noise / xp.where(real, table[..., WEIGHT], 1.0)
+    near = Neighbours(at, table[..., MEAN], variance, real, real.sum(1)[:, None])
+    if not coarse or len(levels) == 1:
+        return near
+    parts, sought, sums = [near], [asked], [_sums(table, real)]
+    for level, cells in enumerate(levels[1:], 1):
+        room = k - near.taken[:, -1:]
+        asked, table, real = _around(cells, parent_of(key, level), ground.reach)
+        rest = _sums(table, real)
+        for below, (keys, taken) in enumerate(zip(sought, sums, strict=True)):  # nothing is counted twice
+            inside = asked[:, :, None] == parent_of(keys, level - below)[:, None, :]
+            rest = rest - inside.astype(float) @ taken
+        real = (rest[..., 0] > 0.5) & (near.taken[:, -1:] < enough(ground.reach))
+        real = real & (xp.cumsum(real, axis=1) <= room)
+        rest = xp.where(real[:, :, None], rest, 0.0)
+        weight = xp.where(real, rest[..., 1], 1.0)
+        middle = rest[..., 2:] / weight[:, :, None]
+        counts = xp.concatenate([near.taken, near.taken[:, -1:] + real.sum(1)[:, None]], axis=1)
+        near = Neighbours(middle[..., 1:], middle[..., 0], ground.noise / weight + within(ground, level), real, counts)
+        parts.append(near)
         sought.append(asked)
-        taken.append(taken[-1] + real.sum(1))
-    counts = xp.stack(taken, axis=1)
-    if len(parts) == 1:
-        return near._replace(taken=counts)
+        sums.append(rest)
     whole = [xp.concatenate(each, axis=1) for each in zip(*(part[:4] for part in parts), strict=True)]
-    first = xp.argsort(~whole[3], axis=1)[:, : len(ox)]  # those that are there
-    return Neighbours(*(xp.take_along_axis(v, first.reshape(*first.shape, *(1,) * (v.ndim - 2)), 1) for v in whole), counts)  # type: ignore[arg-type]
+    first = xp.argsort(~whole[3], axis=1)[:, :k]  # those that are there
+    at, y, variance, real = (
+        xp.take_along_axis(v, first.reshape(*first.shape, *(1,) * (v.ndim - 2)), axis=1) for v in whole
+    )
+    return Neighbours(at, y, variance, real, near.taken)
+
+
+def _around(
+    cells: Cells, key: Int[Array, " m"], reach: int
+) -> tuple[Int[Array, "m k"], Float[Array, "m k 7"], Bool[Array, "m k"]]:
+    """The stencils of these cells: their keys, the statistics, and which have any."""
+    (ox, oy), (ix, iy) = stencil(reach), place_of(key)
+    asked = key_of(ix[:, None] + ox, iy[:, None] + oy)
+    index, real = cells.find(asked)
+    table = cells.table[index] if cells.key.shape[0] else namespace(key).zeros((*asked.shape, COLUMNS))
+    return asked, table, real
+
+
+def _sums(table: Float[Array, "m k 7"], real: Bool[Array, "m k"]) -> Float[Array, "m k 5"]:
+    """n, W, Wz, Wx and Wy of the cells that are there: what can be taken from a sum again."""
+    xp = namespace(table, real)
+    weight = table[..., WEIGHT, None]
+    each = [table[..., COUNT, None], weight, weight * table[..., MEAN, None], weight * table[..., X : Y + 1]]
+    return xp.where(real[:, :, None], xp.concatenate(each, axis=-1), 0.0)
 
 
 def differences(step: Array) -> tuple[Float[Array, "5 2"], Float[np.ndarray, "5 3"]]:

@@ -1,0 +1,275 @@
+"""`register`: how one map lies on another, with its doubt, and whether both show the same place at all.
+
+    p_a = R(θ) p_b + t,    (x, y, z, θ) ~ N(mean, covariance)
+
+The best poses of a search over all turns and shifts (`search.py`) are climbed by Gauss-Newton on the residuals of
+elevation and gradient, each weighted by the variances that both maps state and, as a Student-t has it, less where it is
+far off. Residuals of neighbouring cells are alike, which a sum over cells does not know. The covariance is therefore
+H⁻¹ J H⁻¹ with H the Hessian and J = Σ s sᵀ over blocks of the overlap, s the sum of a block's scores: what scores do
+together within a block widens it (Godambe's sandwich; Liang & Zeger 1986), times G/(G - 4) for G blocks.
+
+Closure: z = atanh(ρ) √n_eff of the gradients in the overlap is the largest of M independent standard normal numbers if
+the maps show unrelated grounds with their spectra, and if it is one place ρ may be anything above zero:
+
+    log p(z | same) - log p(z | elsewhere) = log (1 - ρ²)/√n_eff - log M φ(z) Φ(z)^(M-1)
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+from scipy import ndimage
+from scipy.special import expit, log_ndtr
+
+from credo.core.checks import check_probabilities, check_real
+from credo.core.errors import DataError
+from credo.models.gp.spatial.grids import Grid
+from credo.models.gp.terrain.belief import Images, Terrain, read_cloud
+from credo.models.gp.terrain.search import SIDE, Candidate, independent_share, rotation, search, slopes_of, turned
+
+MOST = 6
+"""Candidates that are climbed."""
+STEPS = 25
+CELLS = 6000
+"""Cells of the second map that residuals are taken at."""
+BLOCKS = 7
+"""Along each side of the overlap, whose scores are summed."""
+FREEDOM = 4.0
+"""Degrees of freedom of residuals."""
+LEAST = 30
+"""Cells of an overlap."""
+PARAMETERS = 4
+
+
+class Registration(eqx.Module):
+    """Where the second map lies in the frame of the first: normal (x, y, z, θ), θ counter-clockwise about gravity."""
+
+    mean: Float[np.ndarray, " 4"]
+    covariance: Float[np.ndarray, "4 4"]
+    z: float
+    """atanh(ρ) √n_eff of the gradients in the overlap."""
+    log_odds: float
+    """log p(z | one place) - log p(z | two places)."""
+    overlap: float
+    """The share of the second map's cells that lie on the first."""
+
+    @property
+    def std(self) -> Float[np.ndarray, " 4"]:
+        """Of x, y, z and θ."""
+        return np.sqrt(np.diag(self.covariance))
+
+    def transform(self, points: object) -> Float[np.ndarray, "n 3"]:
+        """Points of the second map's frame in that of the first."""
+        cloud, turn = read_cloud(points), rotation(float(self.mean[3]))
+        return np.column_stack([cloud[:, :2] @ turn.T + self.mean[:2], cloud[:, 2] + self.mean[2]])
+
+    def closure_probability(self, prior: float = 0.5) -> float:
+        """P(both maps show one place), which before it was `prior`."""
+        check_probabilities([prior, 1.0 - prior], "prior and 1 - prior")
+        return float(expit(self.log_odds + np.log(prior) - np.log1p(-prior)))
+
+
+class Climbed(NamedTuple):
+    """A pose about the middle of the second map, and what is known there."""
+
+    pose: Float[np.ndarray, " 4"]
+    covariance: Float[np.ndarray, "4 4"]
+    z: float
+    rho: float
+    n_eff: float
+    overlap: float
+
+
+class Residuals(NamedTuple):
+    """Of n cells, each of an elevation and two slopes."""
+
+    value: Float[np.ndarray, "n 3"]
+    slope: Float[np.ndarray, "n 3 4"]
+    """By (x, y, z, θ)."""
+    variance: Float[np.ndarray, "n 3"]
+    inside: np.ndarray
+    """Which cells of the second map they are of."""
+    slopes: tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, "n 2"]]
+    """The gradients of both, in the frame of the first."""
+
+
+class Pair:
+    """Two maps, ready to be laid on each other."""
+
+    def __init__(self, a: Images, b: Images):
+        self._a, self.width = a, a.grid.cell[0]
+        along_y, along_x = (np.gradient(a.gradient, self.width, axis=axis) for axis in (0, 1))
+        doubt = np.diagonal(a.gradient_covariance, axis1=2, axis2=3)
+        layers = [a.elevation, a.variance, *np.moveaxis(a.gradient, 2, 0), *np.moveaxis(doubt, 2, 0)]
+        layers += [along_x[..., 0], 0.5 * (along_x[..., 1] + along_y[..., 0]), along_y[..., 1]]
+        self._layers = layers
+        self._seen = a.seen.astype(float)
+        rows = np.flatnonzero(b.seen.ravel())
+        if len(rows) > CELLS:
+            rows = np.sort(np.random.default_rng(0).choice(rows, CELLS, replace=False))
+        self.places = b.grid.places[rows]
+        self.h, self.v = b.elevation.ravel()[rows], b.variance.ravel()[rows]
+        self.g = b.gradient.reshape(-1, 2)[rows]
+        self.c = b.gradient_covariance.reshape(-1, 2, 2)[rows]
+        self.middle = self.places.mean(0)
+
+    def at(self, pose: Float[np.ndarray, " 4"]) -> Residuals:
+        """Residuals where both maps have returns."""
+        turn = rotation(float(pose[3]))
+        arm = (self.places - self.middle) @ turn.T
+        p = arm + self.middle + pose[:2]
+        grid = self._a.grid
+        index = np.stack([(p[:, 1] - grid.y[0]) / self.width, (p[:, 0] - grid.x[0]) / self.width])
+        inside = ndimage.map_coordinates(self._seen, index, order=1) > 0.99
+        index = index[:, inside]
+        h, v, gx, gy, vx, vy, hxx, hxy, hyy = (ndimage.map_coordinates(f, index, order=1) for f in self._layers)
+        ga, gb, arm = np.column_stack([gx, gy]), self.g[inside] @ turn.T, arm[inside]
+        swing = np.column_stack([-arm[:, 1], arm[:, 0]])  # ∂p/∂θ
+        hessian = np.stack([np.column_stack([hxx, hxy]), np.column_stack([hxy, hyy])], axis=1)
+        value = np.column_stack([h - self.h[inside] - pose[2], ga - gb])
+        slope = np.zeros((len(h), 3, PARAMETERS))
+        slope[:, 0, :2], slope[:, 0, 2], slope[:, 0, 3] = ga, -1.0, (ga * swing).sum(1)
+        slope[:, 1:, :2] = hessian
+        slope[:, 1:, 3] = np.einsum("nij,nj->ni", hessian, swing) - np.column_stack([-gb[:, 1], gb[:, 0]])
+        own = np.einsum("ij,njk,ik->ni", turn, self.c[inside], turn)
+        variance = np.column_stack([v + self.v[inside], np.column_stack([vx, vy]) + own])
+        return Residuals(value, slope, np.maximum(variance, 1e-300), inside, (ga, gb))
+
+
+def weights_of(found: Residuals) -> Float[np.ndarray, "n 3"]:
+    """(ν + 1)/(ν + r²/s)/s, with the stated variances as wide as the residuals say that they are."""
+    ratio = np.square(found.value) / found.variance
+    wide = np.maximum(np.median(ratio, axis=0) / 0.4549, 1.0)  # the median of χ² with one degree of freedom
+    spread = found.variance * wide
+    return (FREEDOM + 1.0) / (FREEDOM + ratio / wide) / spread
+
+
+def climb(pair: Pair, start: Candidate) -> Float[np.ndarray, " 4"] | None:
+    """Gauss-Newton from a candidate; None where the maps slide off each other."""
+    pose = np.array([*start.shift, 0.0, start.angle])
+    first = pair.at(pose)
+    if first.inside.sum() < LEAST:
+        return None
+    pose[2] = np.median(first.value[:, 0])
+    for _ in range(STEPS):
+        found = pair.at(pose)
+        if found.inside.sum() < LEAST:
+            return None
+        w = weights_of(found)
+        hessian = np.einsum("nci,nc,ncj->ij", found.slope, w, found.slope)
+        score = np.einsum("nci,nc,nc->i", found.slope, w, found.value)
+        scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
+        step = np.linalg.solve(hessian / np.outer(scale, scale) + 1e-9 * np.eye(PARAMETERS), score / scale) / scale
+        length = np.linalg.norm(step[:2]) / (2.0 * pair.width)
+        pose = pose - step / max(length, 1.0)
+        if np.all(np.abs(step) * scale < 1e-3):
+            break
+    return pose
+
+
+def sandwich(pair: Pair, found: Residuals) -> Float[np.ndarray, "4 4"]:
+    """H⁻¹ J H⁻¹, the scores summed within blocks."""
+    w = weights_of(found)
+    hessian = np.einsum("nci,nc,ncj->ij", found.slope, w, found.slope)
+    scores = np.einsum("nci,nc,nc->ni", found.slope, w, found.value)
+    places = pair.places[found.inside]
+    low, extent = places.min(0), np.maximum(np.ptp(places, axis=0), pair.width)
+    size = extent.max() / BLOCKS * (1 + 1e-9)
+    block = ((places - low) // size).astype(int) @ [1, BLOCKS + 1]
+    _, block = np.unique(block, return_inverse=True)
+    groups = int(block.max()) + 1
+    sums = np.stack([np.bincount(block.reshape(-1), column, minlength=groups) for column in scores.T], axis=1)
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(hessian), 1e-300))
+    half = np.linalg.inv(hessian * np.outer(scale, scale) + 1e-9 * np.eye(PARAMETERS)) * np.outer(scale, scale)
+    bread = half @ sums.T
+    more = groups / (groups - PARAMETERS) if groups > 2 * PARAMETERS else 2.0
+    robust = bread @ bread.T * more
+    # Where blocks are few, scores may cancel in them: never surer than independent cells.
+    plain = np.einsum("ni,nj->ij", scores @ half, scores @ half)
+    values, vectors = np.linalg.eigh(robust * np.outer(1 / scale, 1 / scale))
+    floor = np.einsum("ji,jk,ki->i", vectors, plain * np.outer(1 / scale, 1 / scale), vectors)
+    return (vectors * np.maximum(values, floor)) @ vectors.T * np.outer(scale, scale)
+
+
+def looked_at(a: Images, b: Images, pair: Pair, pose: Float[np.ndarray, " 4"]) -> Climbed | None:
+    """What the overlap at a pose says."""
+    found = pair.at(pose)
+    n = int(found.inside.sum())
+    if n < LEAST:
+        return None
+    ga, gb = found.slopes
+    w = 1.0 / (found.variance[:, 1:].mean(1) + 0.5 * (ga.var(0).mean() + gb.var(0).mean()))
+    ga, gb = (g - (w[:, None] * g).sum(0) / w.sum() for g in (ga, gb))
+    cross, first, second = ((w[:, None] * p * q).sum() for p, q in ((ga, gb), (ga, ga), (gb, gb)))
+    rho = float(cross / np.sqrt(max(first * second, 1e-300)))
+    share = independent_share(slopes_of(a, 1), turned(slopes_of(b, 1), float(pose[3])))
+    cells = n * b.seen.sum() / len(pair.h)
+    n_eff = max(share * cells * w.sum() ** 2 / (w @ w) / n, 4.0)
+    z = float(np.arctanh(np.clip(rho, -0.999999, 0.999999)) * np.sqrt(n_eff))
+    return Climbed(pose, sandwich(pair, found), z, rho, n_eff, n / len(pair.h))
+
+
+def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: float | None = None) -> Registration:
+    """Where `map_b` lies in the frame of `map_a`.
+
+    Args:
+        map_a: a map.
+        map_b: one that overlaps it, in another frame with the same gravity.
+        turn: how far b may be turned, in radians, to either side; π is any heading.
+        shift: how far b may be moved, around its middle; None: anywhere where maps overlap.
+    """
+    for name, each in (("map_a", map_a), ("map_b", map_b)):
+        if not isinstance(each, Terrain):
+            raise DataError(f"{name} must be a Terrain, found {type(each).__name__}")
+    if not check_real(turn, "turn", 0.0) > 0:
+        raise DataError(f"turn, the largest angle in radians, must be positive, found {turn!r}")
+    a, b = map_a.images(), map_b.images()
+    if not np.isclose(a.grid.cell[0], b.grid.cell[0]):
+        b = map_b.images(with_cells(b.grid, a.grid.cell[0]))
+    share = max(int(np.ceil(max(*a.elevation.shape, *b.elevation.shape) / SIDE)), 1)
+    coarse = [slopes_of(image, share) for image in (a, b)]
+    candidates, looked = search(coarse[0], coarse[1], turn, shift, MOST)
+    pair = Pair(a, b)
+    best: Climbed | None = None
+    for each in candidates:
+        # The search turns around the middle of weights, the climb around that of cells.
+        turned_middle = rotation(each.angle) @ (pair.middle - coarse[1].middle) + coarse[1].middle
+        pose = climb(pair, each._replace(shift=each.shift + turned_middle - pair.middle))
+        seen = None if pose is None else looked_at(a, b, pair, pose)
+        if seen is not None and (best is None or seen.z > best.z):
+            best = seen
+    if best is None:
+        raise DataError(
+            f"the maps have no overlap of {LEAST} cells in any pose that is allowed; are they large enough, and turn and "
+            "shift not too small?"
+        )
+    return _about_origin(best, pair.middle, looked)
+
+
+def with_cells(grid: Grid, width: float) -> Grid:
+    """A grid of the same extent with cells of this width."""
+    x, y = (np.arange(v[0], v[-1] + 0.5 * width, width) for v in (grid.x, grid.y))
+    return Grid(x, y)
+
+
+def _about_origin(found: Climbed, middle: Float[np.ndarray, " 2"], looked: float) -> Registration:
+    """The pose for turns about the origin: t = middle + shift - R middle."""
+    angle = float(np.angle(np.exp(1j * found.pose[3])))
+    arm = rotation(angle) @ middle
+    to = np.eye(PARAMETERS)
+    to[:2, 3] = [arm[1], -arm[0]]
+    mean = np.array([*(found.pose[:2] + middle - arm), found.pose[2], angle])
+    m = max(looked, 1.0)
+    same = np.log1p(-found.rho**2) - 0.5 * np.log(found.n_eff) if found.rho > 0 else -np.inf
+    normal = -0.5 * (found.z**2 + np.log(2 * np.pi))
+    elsewhere = np.log(m) + normal + (m - 1.0) * log_ndtr(found.z)
+    odds = float(np.clip(same - elsewhere, -500.0, 500.0))
+    return Registration(mean, to @ found.covariance @ to.T, found.z, odds, found.overlap)
+
+
+def closure_probability(
+    map_a: Terrain, map_b: Terrain, *, prior: float = 0.5, turn: float = np.pi, shift: float | None = None
+) -> float:
+    """P(both maps show one place), which before they were compared was `prior`."""
+    return register(map_a, map_b, turn=turn, shift=shift).closure_probability(prior)
