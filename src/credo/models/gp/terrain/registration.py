@@ -5,8 +5,10 @@
 The best poses of a search over all turns and shifts (`search.py`) are climbed by Gauss-Newton on the residuals of
 elevation and gradient, each weighted by the variances that both maps state and, as a Student-t has it, less where it is
 far off. Residuals of neighbouring cells are alike, which a sum over cells does not know. The covariance is therefore
-H⁻¹ J H⁻¹ with H the Hessian and J = Σ s sᵀ over blocks of the overlap, s the sum of a block's scores: what scores do
-together within a block widens it (Godambe's sandwich; Liang & Zeger 1986), times G/(G - 4) for G blocks.
+H⁻¹ J H⁻¹ with J = Σ s sᵀ over blocks of the overlap, s the sum of a block's scores: what scores do together within a block
+widens it (Godambe's sandwich; Liang & Zeger 1986), times G/(G - 4) for G blocks. H is Σ J_aᵀ W J_b, with the slopes of
+residuals as each map has them (noise of the slopes of one map alone would pass for information), and W the slope of the
+weighted residual, which far residuals have little of.
 
 Closure: z = atanh(ρ) √n_eff of the gradients in the overlap is the largest of M independent standard normal numbers if
 the maps show unrelated grounds with their spectra, and if it is one place ρ may be anything above zero:
@@ -33,7 +35,7 @@ MOST = 6
 STEPS = 25
 CELLS = 6000
 """Cells of the second map that residuals are taken at."""
-BLOCKS = 7
+BLOCKS = 6
 """Along each side of the overlap, whose scores are summed."""
 FREEDOM = 4.0
 """Degrees of freedom of residuals."""
@@ -85,64 +87,88 @@ class Residuals(NamedTuple):
     """Of n cells, each of an elevation and two slopes."""
 
     value: Float[np.ndarray, "n 3"]
-    slope: Float[np.ndarray, "n 3 4"]
-    """By (x, y, z, θ)."""
+    slopes: tuple[Float[np.ndarray, "n 3 4"], Float[np.ndarray, "n 3 4"]]
+    """By (x, y, z, θ), as each of the two maps has them."""
     variance: Float[np.ndarray, "n 3"]
     inside: np.ndarray
     """Which cells of the second map they are of."""
-    slopes: tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, "n 2"]]
-    """The gradients of both, in the frame of the first."""
+    gradients: tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, "n 2"]]
+    """Of both, in the frame of the first."""
+
+    @property
+    def slope(self) -> Float[np.ndarray, "n 3 4"]:
+        """By (x, y, z, θ), the mean of both."""
+        return 0.5 * (self.slopes[0] + self.slopes[1])
+
+
+def layers_of(image: Images) -> list[Float[np.ndarray, "r c"]]:
+    """Elevation, gradient, their variances, and second differences (xx, xy, yy)."""
+    along_y, along_x = (np.gradient(image.gradient, image.grid.cell[0], axis=axis) for axis in (0, 1))
+    doubt = np.diagonal(image.gradient_covariance, axis1=2, axis2=3)
+    out = [image.elevation, image.gradient[..., 0], image.gradient[..., 1], image.variance, doubt[..., 0], doubt[..., 1]]
+    return [*out, along_x[..., 0], 0.5 * (along_x[..., 1] + along_y[..., 0]), along_y[..., 1]]
+
+
+def second(xx: np.ndarray, xy: np.ndarray, yy: np.ndarray) -> Float[np.ndarray, "n 2 2"]:
+    """Second differences as matrices."""
+    return np.stack([np.stack([xx, xy], -1), np.stack([xy, yy], -1)], axis=-2)
 
 
 class Pair:
     """Two maps, ready to be laid on each other."""
 
     def __init__(self, a: Images, b: Images):
-        self._a, self.width = a, a.grid.cell[0]
-        along_y, along_x = (np.gradient(a.gradient, self.width, axis=axis) for axis in (0, 1))
-        doubt = np.diagonal(a.gradient_covariance, axis1=2, axis2=3)
-        layers = [a.elevation, a.variance, *np.moveaxis(a.gradient, 2, 0), *np.moveaxis(doubt, 2, 0)]
-        layers += [along_x[..., 0], 0.5 * (along_x[..., 1] + along_y[..., 0]), along_y[..., 1]]
-        self._layers = layers
-        self._seen = a.seen.astype(float)
+        self._grid, self.width = a.grid, a.grid.cell[0]
+        self._layers, self._seen = layers_of(a), a.seen.astype(float)
         rows = np.flatnonzero(b.seen.ravel())
         if len(rows) > CELLS:
             rows = np.sort(np.random.default_rng(0).choice(rows, CELLS, replace=False))
         self.places = b.grid.places[rows]
-        self.h, self.v = b.elevation.ravel()[rows], b.variance.ravel()[rows]
-        self.g = b.gradient.reshape(-1, 2)[rows]
-        self.c = b.gradient_covariance.reshape(-1, 2, 2)[rows]
         self.middle = self.places.mean(0)
+        self._h, gx, gy, self._v, _, _, *bent = (layer.ravel()[rows] for layer in layers_of(b))
+        self._g, self._bent = np.column_stack([gx, gy]), second(*bent)
+        self._c = b.gradient_covariance.reshape(-1, 2, 2)[rows]
 
     def at(self, pose: Float[np.ndarray, " 4"]) -> Residuals:
         """Residuals where both maps have returns."""
         turn = rotation(float(pose[3]))
         arm = (self.places - self.middle) @ turn.T
         p = arm + self.middle + pose[:2]
-        grid = self._a.grid
-        index = np.stack([(p[:, 1] - grid.y[0]) / self.width, (p[:, 0] - grid.x[0]) / self.width])
+        index = np.stack([(p[:, 1] - self._grid.y[0]) / self.width, (p[:, 0] - self._grid.x[0]) / self.width])
         inside = ndimage.map_coordinates(self._seen, index, order=1) > 0.99
-        index = index[:, inside]
-        h, v, gx, gy, vx, vy, hxx, hxy, hyy = (ndimage.map_coordinates(f, index, order=1) for f in self._layers)
-        ga, gb, arm = np.column_stack([gx, gy]), self.g[inside] @ turn.T, arm[inside]
+        index, arm = index[:, inside], arm[inside]
+        h, gx, gy, v, vx, vy, *bent = (ndimage.map_coordinates(layer, index, order=1) for layer in self._layers)
+        ga, gb = np.column_stack([gx, gy]), self._g[inside] @ turn.T
         swing = np.column_stack([-arm[:, 1], arm[:, 0]])  # ∂p/∂θ
-        hessian = np.stack([np.column_stack([hxx, hxy]), np.column_stack([hxy, hyy])], axis=1)
-        value = np.column_stack([h - self.h[inside] - pose[2], ga - gb])
-        slope = np.zeros((len(h), 3, PARAMETERS))
-        slope[:, 0, :2], slope[:, 0, 2], slope[:, 0, 3] = ga, -1.0, (ga * swing).sum(1)
-        slope[:, 1:, :2] = hessian
-        slope[:, 1:, 3] = np.einsum("nij,nj->ni", hessian, swing) - np.column_stack([-gb[:, 1], gb[:, 0]])
-        own = np.einsum("ij,njk,ik->ni", turn, self.c[inside], turn)
-        variance = np.column_stack([v + self.v[inside], np.column_stack([vx, vy]) + own])
-        return Residuals(value, slope, np.maximum(variance, 1e-300), inside, (ga, gb))
+        first = _slopes(ga, second(*bent), gb, swing)
+        other = _slopes(gb, turn @ self._bent[inside] @ turn.T, ga, swing)
+        own = np.einsum("ij,njk,ik->ni", turn, self._c[inside], turn)
+        variance = np.column_stack([v + self._v[inside], np.column_stack([vx, vy]) + own])
+        value = np.column_stack([h - self._h[inside] - pose[2], ga - gb])
+        return Residuals(value, (first, other), np.maximum(variance, 1e-300), inside, (ga, gb))
 
 
-def weights_of(found: Residuals) -> Float[np.ndarray, "n 3"]:
-    """(ν + 1)/(ν + r²/s)/s, with the stated variances as wide as the residuals say that they are."""
+def _slopes(
+    own: Float[np.ndarray, "n 2"],
+    bent: Float[np.ndarray, "n 2 2"],
+    other: Float[np.ndarray, "n 2"],
+    swing: Float[np.ndarray, "n 2"],
+) -> Float[np.ndarray, "n 3 4"]:
+    """How residuals change with the pose, from the gradients and second differences of one map."""
+    out = np.zeros((len(own), 3, PARAMETERS))
+    out[:, 0, :2], out[:, 0, 2], out[:, 0, 3] = own, -1.0, (own * swing).sum(1)
+    out[:, 1:, :2] = bent
+    out[:, 1:, 3] = np.einsum("nij,nj->ni", bent, swing) - np.column_stack([-other[:, 1], other[:, 0]])
+    return out
+
+
+def weights_of(found: Residuals) -> tuple[Float[np.ndarray, "n 3"], Float[np.ndarray, "n 3"]]:
+    """w = (ν + 1)/(ν + r²/s)/s, and the slope of wr; stated variances are made as wide as the residuals are."""
     ratio = np.square(found.value) / found.variance
     wide = np.maximum(np.median(ratio, axis=0) / 0.4549, 1.0)  # the median of χ² with one degree of freedom
     spread = found.variance * wide
-    return (FREEDOM + 1.0) / (FREEDOM + ratio / wide) / spread
+    w = (FREEDOM + 1.0) / (FREEDOM + ratio / wide) / spread
+    return w, w * (FREEDOM - ratio / wide) / (FREEDOM + ratio / wide)
 
 
 def climb(pair: Pair, start: Candidate) -> Float[np.ndarray, " 4"] | None:
@@ -156,7 +182,7 @@ def climb(pair: Pair, start: Candidate) -> Float[np.ndarray, " 4"] | None:
         found = pair.at(pose)
         if found.inside.sum() < LEAST:
             return None
-        w = weights_of(found)
+        w, _ = weights_of(found)
         hessian = np.einsum("nci,nc,ncj->ij", found.slope, w, found.slope)
         score = np.einsum("nci,nc,nc->i", found.slope, w, found.value)
         scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
@@ -170,8 +196,9 @@ def climb(pair: Pair, start: Candidate) -> Float[np.ndarray, " 4"] | None:
 
 def sandwich(pair: Pair, found: Residuals) -> Float[np.ndarray, "4 4"]:
     """H⁻¹ J H⁻¹, the scores summed within blocks."""
-    w = weights_of(found)
-    hessian = np.einsum("nci,nc,ncj->ij", found.slope, w, found.slope)
+    w, slope = weights_of(found)
+    hessian = np.einsum("nci,nc,ncj->ij", found.slopes[0], slope, found.slopes[1])
+    hessian = 0.5 * (hessian + hessian.T)
     scores = np.einsum("nci,nc,nc->ni", found.slope, w, found.value)
     places = pair.places[found.inside]
     low, extent = places.min(0), np.maximum(np.ptp(places, axis=0), pair.width)
@@ -198,16 +225,16 @@ def looked_at(a: Images, b: Images, pair: Pair, pose: Float[np.ndarray, " 4"]) -
     n = int(found.inside.sum())
     if n < LEAST:
         return None
-    ga, gb = found.slopes
+    ga, gb = found.gradients
     w = 1.0 / (found.variance[:, 1:].mean(1) + 0.5 * (ga.var(0).mean() + gb.var(0).mean()))
     ga, gb = (g - (w[:, None] * g).sum(0) / w.sum() for g in (ga, gb))
     cross, first, second = ((w[:, None] * p * q).sum() for p, q in ((ga, gb), (ga, ga), (gb, gb)))
     rho = float(cross / np.sqrt(max(first * second, 1e-300)))
     share = independent_share(slopes_of(a, 1), turned(slopes_of(b, 1), float(pose[3])))
-    cells = n * b.seen.sum() / len(pair.h)
+    cells = n * b.seen.sum() / len(pair.places)
     n_eff = max(share * cells * w.sum() ** 2 / (w @ w) / n, 4.0)
     z = float(np.arctanh(np.clip(rho, -0.999999, 0.999999)) * np.sqrt(n_eff))
-    return Climbed(pose, sandwich(pair, found), z, rho, n_eff, n / len(pair.h))
+    return Climbed(pose, sandwich(pair, found), z, rho, n_eff, n / len(pair.places))
 
 
 def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: float | None = None) -> Registration:
