@@ -39,7 +39,9 @@ BLOCKS = 6
 """Along each side of the overlap, whose scores are summed."""
 FREEDOM = 4.0
 """Degrees of freedom of residuals."""
-LEAST = 30
+NEAR = 0.3
+"""The share of nine cells of the first map around a cell of the second that must have returns."""
+LEAST = 20
 """Cells of an overlap."""
 PARAMETERS = 4
 
@@ -119,7 +121,8 @@ class Pair:
 
     def __init__(self, a: Images, b: Images):
         self._grid, self.width = a.grid, a.grid.cell[0]
-        self._layers, self._seen = layers_of(a), a.seen.astype(float)
+        self._layers = layers_of(a)
+        self._near = ndimage.uniform_filter(a.seen.astype(float), 3, mode="constant")
         rows = np.flatnonzero(b.seen.ravel())
         if len(rows) > CELLS:
             rows = np.sort(np.random.default_rng(0).choice(rows, CELLS, replace=False))
@@ -135,7 +138,7 @@ class Pair:
         arm = (self.places - self.middle) @ turn.T
         p = arm + self.middle + pose[:2]
         index = np.stack([(p[:, 1] - self._grid.y[0]) / self.width, (p[:, 0] - self._grid.x[0]) / self.width])
-        inside = ndimage.map_coordinates(self._seen, index, order=1) > 0.99
+        inside = ndimage.map_coordinates(self._near, index, order=1) > NEAR
         index, arm = index[:, inside], arm[inside]
         h, gx, gy, v, vx, vy, *bent = (ndimage.map_coordinates(layer, index, order=1) for layer in self._layers)
         ga, gb = np.column_stack([gx, gy]), self._g[inside] @ turn.T

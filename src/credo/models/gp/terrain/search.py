@@ -1,7 +1,7 @@
 """Where could one map lie on another? All turns and shifts at once, by correlation of gradient images.
 
 Slopes know nothing of a common height, and are alike only where the ground is. Of two maps, b turned by θ, with weights
-w = v/(v + Var) (v the variance of slopes on the map, Var the doubt of this one) the correlation at every shift is
+w = 1 - Var/v (Var the doubt of a slope, v the variance of slopes before returns) the correlation at every shift is
 
     ρ = Σ w_a w_b (g_a - ḡ_a)·(g_b - ḡ_b) / √(Σ w_a w_b |g_a - ḡ_a|² Σ w_a w_b |g_b - ḡ_b|²)
 
@@ -23,8 +23,8 @@ from credo.models.gp.terrain.belief import Images
 
 SIDE = 80
 """Cells along the longer side of the images that are searched: finer ones are averaged."""
-LEAST = 0.15
-"""An overlap is at least this share of the smaller map."""
+LEAST = 0.25
+"""An overlap is at least this share of the largest that there can be."""
 
 
 class Slopes(NamedTuple):
@@ -60,9 +60,9 @@ def slopes_of(images: Images, share: int) -> Slopes:
     """The gradient image on cells that each hold so many of the map's along each side, averaged by their precision."""
     own = images.grid.cell[0]
     doubt = 0.5 * np.trace(images.gradient_covariance, axis1=2, axis2=3)
-    known = images.seen & (doubt > 0)
-    typical = max(float(images.gradient[known].var(0).mean()) if known.any() else 0.0, np.finfo(float).tiny)
-    weight = np.where(known, typical / (typical + doubt), 0.0)
+    known = images.gradient[images.seen], doubt[images.seen]
+    before = float(known[0].var(0).mean() + known[1].mean()) if images.seen.any() else 0.0
+    weight = np.maximum(1.0 - doubt / max(before, np.finfo(float).tiny), 0.0)
     rows, columns = (-(-n // share) for n in weight.shape)
     room = [(0, rows * share - weight.shape[0]), (0, columns * share - weight.shape[1])]
 
@@ -160,7 +160,6 @@ def search(a: Slopes, b: Slopes, turn: float, shift: float | None, most: int) ->
     count = int(np.ceil(min(turn, np.pi) / step))
     angles = np.arange(-count, count + 1) * (min(turn, np.pi) / max(count, 1))
     angles = angles[:-1] if turn >= np.pi else angles
-    least = LEAST * min(a.weight.sum(), b.weight.sum())
     found: list[Candidate] = []
     looked = 0.0
     for angle in angles:
@@ -170,7 +169,7 @@ def search(a: Slopes, b: Slopes, turn: float, shift: float | None, most: int) ->
         dy = a.y[0] - image.y[0] + (np.arange(rho.shape[0]) - image.weight.shape[0] + 1) * a.step
         dx = a.x[0] - image.x[0] + (np.arange(rho.shape[1]) - image.weight.shape[1] + 1) * a.step
         moved = np.stack(np.meshgrid(dx, dy), -1) - b.middle
-        allowed = n >= least
+        allowed = n >= LEAST * n.max()
         if shift is not None:
             allowed &= np.linalg.norm(moved, axis=2) <= shift
         if not allowed.any():
