@@ -55,6 +55,7 @@ from credo.models.gp import (
     Staged,
     StateSpace,
 )
+from credo.models.gp.terrain import Roughness
 from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs
 from credo.models.linear import FixedPoint, FunctionSpace
@@ -103,6 +104,7 @@ METHODS: dict[str, Method] = {
         Local(0.01, max_steps=3),
         RandomFeatures(8, max_steps=3),
         KernelSearch(seconds=0.5, depth=1),
+        Roughness(max_steps=3),
         EP(),
         FixedPoint(starts=1),
         VariationalBayes(starts=1, max_steps=5, members=4),

@@ -6,3 +6,4 @@ from credo.models.gp.terrain.evidence import Roughness as Roughness
 from credo.models.gp.terrain.registration import Registration as Registration
 from credo.models.gp.terrain.registration import closure_probability as closure_probability
 from credo.models.gp.terrain.registration import register as register
+from credo.models.gp.terrain.search import Slopes as Slopes

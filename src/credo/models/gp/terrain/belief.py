@@ -64,7 +64,7 @@ class Images(NamedTuple):
     """Which cells have returns."""
 
 
-class Terrain(Belief[Seen]):
+class Terrain(Belief[Seen], evidence.HasRoughness):
     """The ground under a robot: elevation, slope and their doubt, from clouds of points.
 
         terrain = credo.fit(credo.Terrain(), cloud)        kernel, noise and mean by evidence

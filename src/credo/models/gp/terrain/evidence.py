@@ -9,12 +9,13 @@ between returns: the kernel is Matérn-1/2 or 3/2, never smoother, whichever has
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from credo.core import params
+from credo.core.abilities import Ability
 from credo.core.arrays import Array, namespace
 from credo.core.linalg import demand
 from credo.core.pytrees import changed
@@ -106,12 +107,20 @@ def default_priors(terrain: Any, cells: Cells) -> dict[str, Any]:
     }
 
 
+class HasRoughness(Ability):
+    """A ground of unknown roughness, seen through a lattice."""
+
+    in_words: ClassVar[str] = "a ground on a lattice"
+
+
 @dataclass(frozen=True)
 class Roughness(Learner):
     """Learns a `Terrain`: its numbers, and, where nobody gave a kernel, whether it is Matérn-1/2 or 3/2."""
 
     starts: int = 1
     max_steps: int = 60
+
+    needs: ClassVar[type] = HasRoughness
 
     def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief with more evidence."""
