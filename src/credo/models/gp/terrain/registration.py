@@ -259,6 +259,8 @@ def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: floa
             raise DataError(f"{name} must be a Terrain, found {type(each).__name__}")
     if not check_real(turn, "turn", 0.0) > 0:
         raise DataError(f"turn, the largest angle in radians, must be positive, found {turn!r}")
+    if shift is not None and not check_real(shift, "shift", 0.0) > 0:
+        raise DataError(f"shift, how far the map may be moved, must be positive, found {shift!r}")
     a, b = map_a.images(), map_b.images()
     if not np.isclose(a.grid.cell[0], b.grid.cell[0]):
         b = map_b.images(with_cells(b.grid, a.grid.cell[0]))
