@@ -2,10 +2,10 @@
 
     python examples/rover.py
 
-The relief is matplotlib's sample elevation model (the Jacksboro fault) as a model of 1:400: a cell of some 83 m is 0.2 m
-wide here. Each local map is made from a noisy cloud with 4 % gross outliers in the rover's own frame: position, heading
-and height are forgotten. All pairs are compared, by `terrain.register` and by raw geometry: iterated closest points of the
-clouds from 12 headings, and correlation of raw elevations over the same turns and shifts.
+The relief is matplotlib's sample elevation model (the Jacksboro fault) as a model of 1:400: a cell of some 83 m is 0.2
+m wide here. Each local map is made from a noisy cloud with 4 % gross outliers in the rover's own frame: position,
+heading and height are forgotten. All pairs are compared, by `terrain.register` and by raw geometry: iterated closest
+points of the clouds from 12 headings, and correlation of raw elevations over the same turns and shifts.
 """
 
 from itertools import combinations
@@ -98,7 +98,7 @@ def by_maps(maps: list[credo.Terrain], stations: list[Station], i: int, j: int) 
 
 
 def by_closest_points(stations: list[Station], i: int, j: int, points: int = 400) -> Found:
-    """Iterated closest points from 12 headings, with 400 points; the score is the error of the best 60 % of the points, negative."""
+    """Iterated closest points from 12 headings, with 400 points; the score is minus the error of the best 60 %."""
     a, b = stations[i].cloud, stations[j].cloud[:points]
     tree, best = cKDTree(a), (np.inf, 0.0, np.zeros(2))
     for start in np.arange(12) * np.pi / 6:

@@ -132,7 +132,9 @@ def test_closures_on_real_relief():
     """Stations of the example: one is seen again from the other side, one is elsewhere."""
     rover = runpy.run_path(str(Path(__file__).parents[4] / "examples" / "rover.py"))
     rng, ground = np.random.default_rng(0), rover["relief"]()
-    stations = [rover["look"](ground, *where, rng) for where in ((64.0, 34.0, 1.0), (65.0, 35.5, -1.4), (20.0, 50.0, 0.0))]
+    stations = [
+        rover["look"](ground, *where, rng) for where in ((64.0, 34.0, 1.0), (65.0, 35.5, -1.4), (20.0, 50.0, 0.0))
+    ]
     same, other = rover["compare"](stations, [(0, 1), (0, 2)])["gradient maps"]
     assert same.right and same.score > 3.0 and not other.right and other.score < 0.0
 
@@ -152,4 +154,4 @@ def test_what_cannot_be_is_said_in_a_sentence(call, words):
     cloud = np.column_stack([rng.uniform(0, 4, (400, 2)), rng.normal(size=400)])
     empty = Terrain(0.2, Matern32(1.0, 1.0), mean=0.0, noise=0.1)
     with pytest.raises(DataError, match=words):
-        call(empty.condition(cloud), empty.condition(cloud + [100.0, 0.0, 0.0]))
+        call(empty.condition(cloud), empty.condition(np.add(cloud, [100.0, 0.0, 0.0])))

@@ -2,9 +2,9 @@
 
     z = h(x, y) + ε,    h ~ GP(m, k),  ε ~ N(0, σ²/w),    z along gravity
 
-Returns are kept as a Gaussian a cell (`lattice.py`); elevation, slope and variance of every cell with returns are kept as
-well, and a scan redoes them only around the cells that it touched (`stencils.py`). A return is taken to say the elevation
-of the middle of its cell: how much the ground varies within a cell is part of the noise.
+Returns are kept as a Gaussian a cell (`lattice.py`); elevation, slope and variance of every cell with returns are kept
+as well, and a scan redoes them only around the cells that it touched (`stencils.py`). A return is taken to say the
+elevation of the middle of its cell: how much the ground varies within a cell is part of the noise.
 
 Returns that nothing around them agrees with are set aside and counted (`outliers.py`).
 """
@@ -142,7 +142,9 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
             return self
         return outliers.with_starts(self, read_cloud(data[0]), RETURNS)
 
-    def statistics(self, *data: Any, noise: Any = None, weights: Any = None, gravity: Sequence[float | int] = DOWN) -> Seen:
+    def statistics(
+        self, *data: Any, noise: Any = None, weights: Any = None, gravity: Sequence[float | int] = DOWN
+    ) -> Seen:
         """The returns of one cloud, shape (n, 3), by cell, those that nothing agrees with set aside.
 
         Args:
@@ -158,7 +160,9 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
         if noise is not None and weights is not None:
             raise DataError("give noise or weights for the returns, not both: a weight divides the noise")
         if noise is not None:
-            w = float(self.ground.noise) / np.asarray(check_positive(np.broadcast_to(noise, len(points)), "noise", None))
+            w = float(self.ground.noise) / np.asarray(
+                check_positive(np.broadcast_to(noise, len(points)), "noise", None)
+            )
         if weights is not None:
             w = np.asarray(check_positive(weights, "weights", len(points)))
         key = self.keys(points[:, :2])

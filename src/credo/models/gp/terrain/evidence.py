@@ -1,10 +1,10 @@
 """How rough is the ground? The evidence of cells by Vecchia's approximation, and what is learned from it.
 
-Each cell is given the earlier ones (south, then west) of its stencil, of the next ring, and some far away, which know more
-of a long scale than more near ones would (Stein, Chi & Welty 2004, "Approximating likelihoods for large spatial data
-sets"). What returns differ by within a cell says the noise. Hyperparameters climb the sum over a random part of the cells,
-with neighbours from all of them, which is unbiased. A surface that is taken for smoother than it is is too sure of itself
-between returns: the kernel is Matérn-1/2 or 3/2, never smoother, whichever has more evidence.
+Each cell is given the earlier ones (south, then west) of its stencil, of the next ring, and some far away, which know
+more of a long scale than more near ones would (Stein, Chi & Welty 2004, "Approximating likelihoods for large spatial
+data sets"). What returns differ by within a cell says the noise. Hyperparameters climb the sum over a random part of
+the cells, with neighbours from all of them, which is unbiased. A surface that is taken for smoother than it is is too
+sure of itself between returns: the kernel is Matérn-1/2 or 3/2, never smoother, whichever has more evidence.
 """
 
 from collections.abc import Sequence

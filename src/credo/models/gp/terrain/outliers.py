@@ -1,16 +1,16 @@
 """Returns that nothing around them agrees with: flying pixels, reflections, what moves.
 
-A return is set aside if it is more than `gate` standard deviations from what is around it in two ways:
+A return is set aside if it is more than `gate` standard deviations from what is around it in one of two ways:
 
 - the scan: the median of its cell, of four returns or more, or else of the medians of the cells of its stencil. The
-  ground differs from its average over the stencil as the kernel says, and by no less than the residuals of the whole scan
-  do (their median absolute deviation);
+  ground differs from its average over the stencil as the kernel says, and by no less than the residuals of the whole
+  scan do (their median absolute deviation);
 - the map: the elevation that the cell had before, with its doubt.
 
-Returns inside the gate count fully and those outside not at all, so that clean scans can come in any order. What was set
-aside is kept as a Gaussian a cell: where it outweighs what was believed, and agrees with itself, the two change places.
-Medians stand up to just under half of outliers around a cell, not to a patch that is wrong throughout; a return alone in
-an empty stencil is believed.
+Returns inside the gate count fully and those outside not at all, so that clean scans can come in any order. What was
+set aside is kept as a Gaussian a cell: where it outweighs what was believed, and agrees with itself, the two change
+places. Medians stand up to just under half of outliers around a cell, not to a patch that is wrong throughout; a
+return alone in an empty stencil is believed.
 """
 
 import warnings

@@ -5,8 +5,9 @@ w = 1 - Var/v (Var the doubt of a slope, v the variance of slopes before returns
 
     ρ = Σ w_a w_b (g_a - ḡ_a)·(g_b - ḡ_b) / √(Σ w_a w_b |g_a - ḡ_a|² Σ w_a w_b |g_b - ḡ_b|²)
 
-with sums over the overlap, by fast Fourier transforms (Padfield 2012, "Masked object registration in the Fourier domain").
-Between unrelated grounds with the spectra of these two, ρ has variance 1/n_eff: neighbouring slopes are alike, and
+with sums over the overlap, by fast Fourier transforms (Padfield 2012, "Masked object registration in the Fourier
+domain"). Between unrelated grounds with the spectra of these two, ρ has variance 1/n_eff: neighbouring slopes are
+alike, and
 
     1/n_eff = Σ_lags tr(C_a(lag) C_b(lag)) / (n tr C_a(0) tr C_b(0))
 
@@ -127,7 +128,7 @@ def independent_share(a: Slopes, b: Slopes) -> float:
 
 
 def correlations(a: Slopes, b: Slopes) -> tuple[Float[np.ndarray, "r c"], Float[np.ndarray, "r c"]]:
-    """ρ and the weight of the overlap at every shift; entry (i, j) puts the corner of b on (i, j) of a, minus its size."""
+    """ρ and the weight of the overlap at every shift: (i, j) puts the corner of b on (i, j) of a, minus its size."""
     shape = [fft.next_fast_len(n + m - 1, real=True) for n, m in zip(a.weight.shape, b.weight.shape, strict=True)]
 
     def columns(image: Slopes, centred: np.ndarray, flip: bool) -> list[np.ndarray]:
@@ -191,7 +192,8 @@ def _apart(found: list[Candidate], shift: float, angle: float) -> list[Candidate
     kept: list[Candidate] = []
     for each in found:
         near = (
-            abs(np.angle(np.exp(1j * (each.angle - k.angle)))) <= angle and np.linalg.norm(each.shift - k.shift) <= shift
+            abs(np.angle(np.exp(1j * (each.angle - k.angle)))) <= angle
+            and np.linalg.norm(each.shift - k.shift) <= shift
             for k in kept
         )
         if not any(near):

@@ -2,9 +2,9 @@
 
     h | y_N ~ N(m + kᵀ(K + D)⁻¹(y_N - m), k(0) - kᵀ(K + D)⁻¹k),    D = σ²/W of each cell
 
-N is a fixed stencil of (2r + 1)² cells around the cell of the place; of those, the ones with returns. Where they are few
-(in a gap), cells of coarser levels follow, nearest first, without the returns that were taken already: what lies in such a
-cell is not all at its middle, which the variance δ of the kernel within it says. The slope is the difference
+N is a fixed stencil of (2r + 1)² cells around the cell of the place; of those, the ones with returns. Where they are
+few (in a gap), cells of coarser levels follow, nearest first, without the returns that were taken already: what lies
+in such a cell is not all at its middle, which the variance δ of the kernel within it says. The slope is the difference
 quotient over two cells, which rough kernels have, too. Vecchia (1988); for images of elevation, gradient and variance
 Giubilato, Le Gentil, Vayugundla, Schuster & Vidal-Calleja (2021), "GPGM-SLAM: a robust SLAM system for unstructured
 planetary environments with Gaussian process gradient maps".
@@ -88,7 +88,11 @@ def displaced(kernel: Kernel, difference: Float[Array, "*m 2"]) -> Float[Array, 
 def around_mean(kernel: Kernel, places: Float[Array, "q 2"]) -> Float[Array, ""]:
     """The variance of the average over places around the value at the origin."""
     middle = np.zeros((1, 2))
-    return kernel.gram(places, places).mean() - 2.0 * kernel.gram(places, middle).mean() + kernel.gram(middle, middle).sum()
+    return (
+        kernel.gram(places, places).mean()
+        - 2.0 * kernel.gram(places, middle).mean()
+        + kernel.gram(middle, middle).sum()
+    )
 
 
 def within(ground: Ground, level: int) -> Float[Array, ""]:
@@ -100,9 +104,8 @@ def within(ground: Ground, level: int) -> Float[Array, ""]:
 
 def neighbours(ground: Ground, levels: Levels, key: Int[Array, " m"], coarse: bool) -> Neighbours:
     """The cells given to places in these cells; only those of the stencil unless `coarse`."""
-    ox, oy = stencil(ground.reach)
     xp = namespace(ground, levels, key)
-    k = len(ox)
+    k = (2 * ground.reach + 1) ** 2
     asked, table, real = _around(levels[0], key, ground.reach)
     at = (xp.stack(place_of(asked), axis=-1) + 0.5) * ground.cell
     variance = ground.noise / xp.where(real, table[..., WEIGHT], 1.0)
@@ -177,7 +180,7 @@ def given(ground: Ground, near: Neighbours, places: Float[Array, "m 2"]) -> Floa
 
 
 def given_lattice(ground: Ground, near: Neighbours) -> Float[np.ndarray, "m 7"]:
-    """`given` at the middles of cells whose neighbours are all of the finest level: one covariance serves all of them."""
+    """`given` at the middles of cells whose neighbours are all of the finest level: one covariance serves all."""
     moves, weights = differences(ground.cell)
     slopes = np.array([1.0, 1.0 / float(ground.cell), 1.0 / float(ground.cell)])
     at = np.stack(stencil(ground.reach), axis=-1) * ground.cell
