@@ -11,10 +11,10 @@ with the slopes of residuals as each map has them (noise of the slopes of one ma
 and W the slope of the weighted residual, which far residuals have little of.
 
 Closure: the z = atanh(ρ) √n_eff of the best pose is the largest of M standard normal numbers between unrelated grounds
-with the spectra of the maps, and at one place the larger of that and of a true pose, whose ρ may be anything above
-zero:
+with the spectra of the maps, and at one place the larger of that and of a true pose. What ρ that one has is
+Beta(κ, 1), with the mean κ/(κ + 1) that the variances of both maps lead one to expect:
 
-    p(z | one place) / p(z | two places) = ρ + Φ(z) (1 - ρ²)/√n_eff / (M φ(z))
+    p(z | one place) / p(z | two places) = ρ^κ + Φ(z) κ ρ^(κ-1) (1 - ρ²)/√n_eff / (M φ(z))
 """
 
 from typing import NamedTuple
@@ -87,6 +87,8 @@ class Climbed(NamedTuple):
     covariance: Float[np.ndarray, "4 4"]
     z: float
     rho: float
+    expected: float
+    """ρ at one place, if both maps are as good as they say."""
     n_eff: float
     overlap: float
 
@@ -244,13 +246,15 @@ def looked_at(a: Images, b: Images, pair: Pair, pose: Float[np.ndarray, " 4"]) -
     ga, gb = found.gradients
     w = 1.0 / (found.variance[:, 1:].mean(1) + 0.5 * (ga.var(0).mean() + gb.var(0).mean()))
     ga, gb = (g - (w[:, None] * g).sum(0) / w.sum() for g in (ga, gb))
+    doubt = float(found.variance[:, 1:].mean())
+    expected = 1.0 - doubt / (doubt + float(ga.var(0).mean() + gb.var(0).mean()))
     cross, first, second = ((w[:, None] * p * q).sum() for p, q in ((ga, gb), (ga, ga), (gb, gb)))
     rho = float(cross / np.sqrt(max(first * second, 1e-300)))
     share = independent_share(slopes_of(a, 1), turned(slopes_of(b, 1), float(pose[3])))
     cells = n * b.seen.sum() / len(pair.places)
     n_eff = max(share * cells * w.sum() ** 2 / (w @ w) / n, 4.0)
     z = float(np.arctanh(np.clip(rho, -0.999999, 0.999999)) * np.sqrt(n_eff))
-    return Climbed(pose, sandwich(pair, found), z, rho, n_eff, n / len(pair.places))
+    return Climbed(pose, sandwich(pair, found), z, rho, expected, n_eff, n / len(pair.places))
 
 
 def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: float | None = None) -> Registration:
@@ -306,14 +310,12 @@ def _about_origin(found: Climbed, middle: Float[np.ndarray, " 2"], looked: float
     to[:2, 3] = [arm[1], -arm[0]]
     mean = np.array([*(found.pose[:2] + middle - arm), found.pose[2], angle])
     normal = -0.5 * (found.z**2 + np.log(2 * np.pi))
-    there = (
-        np.log1p(-(found.rho**2))
-        - 0.5 * np.log(found.n_eff)
-        + log_ndtr(found.z)
-        - np.log(max(looked / ALIKE, 1.0))
-        - normal
-    )
-    odds = float(np.logaddexp(np.log(found.rho), there)) if found.rho > 0 else -np.inf
+    odds = -np.inf
+    if found.rho > 0:
+        shape, log_rho = found.expected / (1.0 - found.expected), np.log(found.rho)
+        there = np.log(shape) + (shape - 1.0) * log_rho + np.log1p(-(found.rho**2)) - 0.5 * np.log(found.n_eff)
+        searched = np.log(max(looked / ALIKE, 1.0))
+        odds = float(np.logaddexp(shape * log_rho, there + log_ndtr(found.z) - searched - normal))
     odds = float(np.clip(odds, -500.0, 500.0))
     return Registration(mean, to @ found.covariance @ to.T, found.z, odds, found.overlap, max(looked / ALIKE, 1.0))
 
