@@ -45,9 +45,9 @@ NEAR = 0.3
 LEAST = 20
 """Cells of an overlap."""
 PARAMETERS = 4
-ALIKE = 50.0
-"""So many poses of the search, which lie side by side, count as one: between simulated grounds (48 pairs, which are not
-those of the tests) the largest z is that of so many fewer."""
+ALIKE = 5.0
+"""So many poses of the search, which lie side by side, count as one. Between simulated grounds (of other pairs than in the
+tests) the largest z is that of as many as were looked at, on maps seen well, to a hundredth of them, on poor ones."""
 
 
 class Registration(eqx.Module):
