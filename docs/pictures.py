@@ -1444,7 +1444,7 @@ def terrain_map(*axes):
 @picture(9.4, 4.0, columns=2)
 def terrain_rover(left, right):
     rover = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "rover.py"))
-    ground, stations = rover["relief"](), rover["traverse"](rover["relief"](), 12)
+    ground, stations = rover["relief"](), rover["traverse"](rover["relief"](), 10)
     pairs = list(itertools.combinations(range(len(stations)), 2))
     found = rover["compare"](stations, pairs)
     light = matplotlib.colors.LightSource(315, 45).hillshade(ground, vert_exag=3.0, dx=0.2, dy=0.2)

@@ -170,7 +170,7 @@ def compare(stations: list[Station], pairs: list[tuple[int, int]]) -> dict[str, 
 
 def main() -> None:
     """Compares and prints."""
-    stations = traverse(relief(), 12)
+    stations = traverse(relief(), 10)
     pairs = list(combinations(range(len(stations)), 2))
     found = compare(stations, pairs)
     print(f"{len(pairs)} pairs of {len(stations)} maps; right closures before the first, second, … false one")

@@ -46,8 +46,8 @@ LEAST = 20
 """Cells of an overlap."""
 PARAMETERS = 4
 ALIKE = 5.0
-"""So many poses of the search, which lie side by side, count as one. Between simulated grounds (of other pairs than in the
-tests) the largest z is that of as many as were looked at, on maps seen well, to a hundredth of them, on poor ones."""
+"""So many poses of the search, which lie side by side, count as one. Between simulated grounds (of other pairs than in
+the tests) the largest z is that of all that were looked at, on maps seen well, to a hundredth of them, on poor ones."""
 
 
 class Registration(eqx.Module):
