@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -103,10 +104,25 @@ class Evidence(Learner):
         slots = params.layout(belief, fixed)
         return self.climb(self.objective(belief, slots, statistics, priors), belief, slots, priors, seed)
 
-    def climb(self, objective: Any, belief: Any, slots: params.Layout, priors: Priors, seed: int) -> Learned:
-        """The belief at the highest maximum of any objective of its unconstrained numbers."""
+    def climb(
+        self,
+        objective: Any,
+        belief: Any,
+        slots: params.Layout,
+        priors: Priors,
+        seed: int,
+        least: Mapping[str, float] = MappingProxyType({}),
+    ) -> Learned:
+        """The belief at the highest maximum of any objective of its unconstrained numbers; `least` are the smallest
+
+        values of positive numbers, by path.
+        """
         first = np.asarray(params.to_vector(belief, slots))
         lower, upper = params.bounds(slots, first)
+        for s in slots:
+            if s.path in least:
+                lower[s.start : s.stop] = np.log(least[s.path])
+        first = np.maximum(first, lower)
         noise = np.random.default_rng(seed).normal(size=(max(self.starts, 1), len(first))) * self.spread
         noise[0] = 0.0
         stops = (self.max_steps, self.tolerance, self.gain, self.stride)

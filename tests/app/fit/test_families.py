@@ -80,6 +80,6 @@ def test_normal_noise_first_keeps_the_prior_and_drops_what_is_switched_off():
 def test_a_kernel_is_searched_for_by_fit():
     x = pd.DataFrame({"t": np.linspace(0, 4, 40)})
     y = 2 * x["t"].to_numpy() + np.sin(2 * np.pi * x["t"].to_numpy())
-    found = credo.fit(GP(), x, y, using=KernelSearch(2.0, depth=1), report=True)
+    found = credo.fit(GP(), x, y, using=KernelSearch(20.0, depth=1), report=True)
     assert found.belief.inputs == ("t",)
     assert np.abs(found.belief.predict(x).mean - y).max() < 0.5 and "kernels were tried" in found.notes[0]

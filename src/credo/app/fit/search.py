@@ -234,7 +234,8 @@ def _attempt(
             candidate, family, learned.belief, evidence, np.zeros(0), judged, 0.0, tuple(said), data.size[0]
         )
         again = family.again(fitted)
-        affordable = int(min(max(budget.left, 0.0) / max(again.seconds, 1e-9), len(data.folds)))
+        # What was learned and never judged was learned for nothing: one fold it is, whatever is left.
+        affordable = int(np.clip(budget.left / max(again.seconds, 1e-9), min(len(data.folds), 1), len(data.folds)))
 
         def left_out_of(rows: Any, left_out: Any) -> np.ndarray:
             return data.log_density(_heard(lambda: family.learn(again, data, rows, seed))[0].belief, left_out)

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from credo.app.report.page import Page
 
 
+JUDGES = 4000
+"""So many rows left out tell candidates apart: of large tables not every fold is learned from."""
+
+
 class TableData(Data):
     """The rows of a table, some of them held out."""
 
@@ -60,9 +64,14 @@ class TableData(Data):
 
     @cached_property
     def folds(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The rows to learn from, in parts left out in turn, where something can be learned from the others."""
+        """The rows to learn from, in parts left out in turn, where something can be learned from the others: all of
+
+        them, or as many as are enough to judge by; the latest, of rows in time.
+        """
         found = folds(self.prepared, self.train, self.seed)
-        return [(rows, out) for rows, out in found if len(rows) >= 4 and np.ptp(self.prepared.y[rows]) > 0]
+        kept = [(rows, out) for rows, out in found if len(rows) >= 4 and np.ptp(self.prepared.y[rows]) > 0]
+        enough = np.cumsum([len(out) for _, out in reversed(kept)]) - [len(out) for _, out in reversed(kept)] < JUDGES
+        return kept[len(kept) - int(enough.sum()) :]
 
     def held_out(self) -> np.ndarray:
         """The places of the rows held out."""

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from credo.app.plots.style import BLUE, INK, ORANGE, legend, new_axes, say, some, tidy
 from credo.core.errors import DataError
 from credo.models.gp.spatial import Map, Variogram
+from credo.models.gp.spatial.grids import SQUAREST
 
 COLOURS = {"mean": "viridis", "sd": "magma_r", "exceeds": "RdBu_r", "slope": "cividis", "aspect": "twilight"}
 SAID = {"sd": "standard deviation", "exceeds": "probability", "aspect": "degrees from north"}
@@ -29,7 +30,9 @@ def field_map(made: Map, layer: str = "mean", points: np.ndarray | None = None, 
         vmin=low,
         vmax=high,
     )
-    ax.set_aspect(1.0 / np.cos(np.radians(np.mean(y))) if made.lonlat else "equal" if _alike(extent) else "auto")
+    ax.set_aspect(
+        1.0 / max(np.cos(np.radians(np.mean(y))), SQUAREST) if made.lonlat else "equal" if _alike(extent) else "auto"
+    )
     bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85, pad=0.02)
     bar.set_label(SAID.get(layer, ""), fontsize=9, color=INK)
     bar.ax.tick_params(labelsize=8.5, colors=INK)

@@ -43,7 +43,7 @@ def _headline(result: Mapping) -> list[str]:
     if result.threshold is None:
         return [said, _most(result)]
     p = result.map.layers["exceeds"]
-    surely, open_ = float(np.mean(p > LEVEL)), float(np.mean((p > 1 - LEVEL) & (p <= LEVEL)))
+    surely, open_ = (float(result.map.areas[where].sum()) for where in (p > LEVEL, (p > 1 - LEVEL) & (p <= LEVEL)))
     above = (
         f"It is above {number(result.threshold)} with a probability of more than {percent(LEVEL)} on {percent(surely)} "
         f"of the map; on {percent(open_)} the measurements do not tell."

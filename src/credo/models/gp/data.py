@@ -12,6 +12,8 @@ from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.kernels import Kernel
 
+AGREE, BY_CHANCE = 0.5, 0.01
+"""Most rows with the same inputs have the same outcome, and of any two rows less than this share: they were copied."""
 FEWEST = 32
 """Rows are padded to at least so many: a program less for data that grow, where padding costs next to nothing."""
 
@@ -66,6 +68,22 @@ class Rows(eqx.Module):
         sorted_rows = np.lexsort([*rest[::-1], *x.T[::-1]])
         return self.subset(sorted_rows[np.sort(np.random.default_rng(seed).choice(self.n, n, replace=False))])
 
+    def without_copies(self) -> "Rows":
+        """Each row once: what is learned from must not hold records that were copied.
+
+        Where outcomes are real numbers, two rows with the same inputs and outcome are one measurement, written down
+        twice. Believed to be two they say that there is no noise, the more so the less there is: their evidence has
+        no upper bound. Outcomes of few values agree by chance, and all rows stay.
+        """
+        x, y = self.cut()[:2]
+        order = np.lexsort([y, *x.T])
+        twins = np.all(x[order[1:]] == x[order[:-1]], axis=1)
+        copies = twins & (y[order[1:]] == y[order[:-1]])
+        counts = np.unique(y, return_counts=True)[1] / len(y)
+        if not copies.any() or copies.sum() < AGREE * twins.sum() or np.sum(counts**2) > BY_CHANCE:
+            return self
+        return self.subset(np.sort(order[np.append(True, ~copies)]))
+
     def __add__(self, other: "Rows") -> "Rows":
         """The rows of both, those of `self` first."""
         traced = is_traced(self, other)
@@ -73,6 +91,11 @@ class Rows(eqx.Module):
         xp = namespace(both)
         mask = xp.concatenate([self.real, other.real]) if traced and not self.mask is other.mask is None else None
         return from_columns((xp.concatenate(pair) for pair in zip(*both, strict=True)), mask)
+
+
+def copies_left_out(count: int) -> list[str]:
+    """What is said of rows that `without_copies` has left out."""
+    return [f"{count:,} rows are copies of others, in inputs and outcome: learned from without them"] if count else []
 
 
 def masked(mask: Bool[Array, " c"] | None, values: Float[Array, "c *m"], fill: float = 0.0) -> Float[Array, "c *m"]:

@@ -8,6 +8,7 @@ from credo.core import params
 from credo.errors import DataError
 from credo.kernels import RBF, Exponential, Linear, Matern32, Matern52, Periodic
 from credo.models.gp import GP, Basis, Neighbours, NeighboursGP
+from credo.models.gp.data import Rows
 from credo.models.gp.large.nearest import Nearest, embedding
 
 RNG = np.random.default_rng(3)
@@ -123,3 +124,18 @@ def test_what_makes_no_sense_is_refused():
         Neighbours(0)
     with pytest.raises(DataError, match="predict must be a whole number"):
         Neighbours(5, -1)
+
+
+def test_copied_records_are_learned_from_once():
+    rng = np.random.default_rng(5)
+    x = rng.uniform(0, 10, (400, 2))
+    y = np.sin(x[:, 0]) + 0.3 * rng.normal(size=400)
+    x, y = np.concatenate([x, x[:60]]), np.concatenate([y, y[:60]])  # without end the evidence wants less noise
+    for using in (Neighbours(10, predict=50, terms=200), None):
+        learned = credo.fit(credo.GP(), x, y, using=using, report=True)
+        assert 0.06 < learned.belief.noise_variance() < 0.13
+        assert any("60 rows are copies" in note for note in learned.notes)
+    few = np.round(y)  # outcomes of few values agree by chance, and outcomes that were measured twice are no copies
+    assert Rows(x, few, *np.ones((2, 460)), None).without_copies().n == 460
+    twice = Rows(x, y + np.r_[np.zeros(400), 0.01 * np.ones(60)], *np.ones((2, 460)), None)
+    assert twice.without_copies().n == 460

@@ -316,3 +316,22 @@ def test_bad_questions_are_refused():
     ):
         with pytest.raises(DataError, match=said):
             ask()
+
+
+def test_a_map_of_the_whole_earth_and_one_across_the_line_where_longitudes_jump():
+    rng = np.random.default_rng(8)
+    lat = np.degrees(np.arcsin(rng.uniform(-1, 1, 120)))
+    values = 10 * np.cos(np.radians(lat)) + 0.1 * rng.normal(size=120)
+    kernel = OnSphere(Matern32(np.asarray(3000.0), np.asarray(30.0)))
+    given = {"lonlat": True, "kernel": kernel, "nugget": 0.01, "learn": False}
+    made = spatial.kriging(np.column_stack([rng.uniform(-180, 180, 120), lat]), values, **given).map(
+        (18, 9), slope=True
+    )
+    assert all(np.isfinite(layer).all() for layer in made.layers.values())
+    east = np.column_stack([rng.uniform(170, 190, 40), rng.uniform(-20, -10, 40)])
+    apart = np.column_stack([np.where(east[:, 0] > 180, east[:, 0] - 360, east[:, 0]), east[:, 1]])
+    one, other = (spatial.kriging(p, values[:40], trend="linear", **given) for p in (east, apart))
+    np.testing.assert_allclose(one.grid().x, other.grid().x)
+    for places in ([[178.0, -15.0]], [[183.0, -15.0]], [[-177.0, -15.0]]):
+        p, q = one.predict(places), other.predict(places)
+        np.testing.assert_allclose([p.mean, p.variance], [q.mean, q.variance], rtol=1e-5)

@@ -24,6 +24,17 @@ def test_a_grid_covers_its_points_with_square_cells():
             Grid.around(points, **options)
 
 
+def test_degrees_end_at_the_poles_and_after_a_turn():
+    world = np.array([[-179.0, -89.0], [179.0, 89.5], [0.0, 0.0]])
+    grid = Grid.around(world, lonlat=True)
+    (width, height), (x, y) = grid.cell, grid
+    assert y[0] - height / 2 >= -90 - 1e-9 and y[-1] + height / 2 <= 90 + 1e-9
+    np.testing.assert_allclose(x[-1] - x[0] + width, 360.0)
+    areas = Map(grid, {}, lonlat=True).areas  # the share of a sphere above 30° is a quarter
+    np.testing.assert_allclose([areas.sum(), areas[y > 30].sum()], [1.0, 0.25], atol=0.01)
+    assert np.prod(Grid.around(np.array([[0.0, 89.0], [90.0, 89.9]]), lonlat=True).shape) < 40_000
+
+
 def test_tables_and_arrays_can_be_read_again(tmp_path):
     made = Map(GRID, LAYERS, ("lon", "lat"))
     table = np.genfromtxt(made.write(tmp_path / "map.csv"), delimiter=",", names=True)

@@ -27,7 +27,7 @@ from credo.kernels import Kernel
 from credo.models.gp import exact
 from credo.models.gp.base import FunctionValues
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows
+from credo.models.gp.data import Rows, copies_left_out
 from credo.models.gp.evidence import Priors
 from credo.models.gp.large.base import LargeGP, LargeMethod, check_size, in_chunks, joined
 from credo.models.gp.large.nearest import Nearest, earlier_of, nearest_of
@@ -54,6 +54,8 @@ FIRST = 1000
 """The conditionals of the first climbs, which need not be exact."""
 ROUNDS = {True: 4, False: 2}
 """How often neighbours are found again, at most: while conditionals are few, and with all of them."""
+QUIETEST = 1e-8
+"""The least noise that is learned, as a share of the variance of the outcomes: twins that agree want none at all."""
 GAINED = 2e-3
 """Nats a row that a climb with new neighbours must gain for another one."""
 
@@ -298,6 +300,7 @@ class Neighbours(LargeMethod):
 
     def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest evidence × prior found, and the neighbours of a query chosen."""
+        everything, statistics = statistics.n, statistics.without_copies()
         belief = self.start(belief, statistics, fixed, priors, seed)
         slots = params.layout(belief, fixed)
         n = statistics.n
@@ -308,6 +311,7 @@ class Neighbours(LargeMethod):
             learned = learned._replace(status=CONVERGED)  # out of steps, on a plateau
         used = min(self.terms, n)
         notes = [f"Vecchia's approximation with {belief.near} neighbours; learned from {used} of {n} rows"]
+        notes += copies_left_out(everything - n)
         chosen, more = self.tuned(belief, statistics, fixed, seed)
         return learned._replace(belief=chosen, notes=[*learned.notes, *notes, *more])
 
@@ -315,11 +319,12 @@ class Neighbours(LargeMethod):
         self, belief: NeighboursGP, slots: params.Layout, rows: Rows, priors: Priors, terms: int, seed: int
     ) -> tuple[Learned, float]:
         """Climbs with neighbours found anew, until that gains nothing; and what the last one gained, in nats a row."""
+        least = {"noise": max(QUIETEST * float(rows.cut()[1].var()), np.finfo(float).tiny)}
         climber = Evidence(starts=1, tolerance=1e-2, gain=1e-3, flat=False, stride=STRIDE, max_steps=self.max_steps)
         for _ in range(ROUNDS[terms == FIRST]):
             objective = VecchiaObjective(belief.unconditioned(), slots, rows, priors, terms)
             before = objective.value(np.asarray(params.to_vector(belief, slots)))
-            learned = climber.climb(objective, belief, slots, priors, seed)
+            learned = climber.climb(objective, belief, slots, priors, seed, least)
             belief, gained = learned.belief, (learned.log_evidence - before) / rows.n
             if not gained > GAINED:
                 break

@@ -100,6 +100,8 @@ class Field(eqx.Module):
         table = np.asarray(check_table(places, "places", self.coordinates))
         if self.lonlat:
             check_lonlat(table, "places")
+            west, east = self.points[:, 0].min(), self.points[:, 0].max()
+            table = turned(table, (west + east) / 2 - 180.0)
         return np.column_stack([table, -1.0 - np.arange(len(table))]) if self.groups else table
 
     # -- at places -------------------------------------------------------------------------------------------
@@ -227,9 +229,7 @@ class Field(eqx.Module):
 
     def grid(self, cells: tuple[int, int] | None = None, size: float | None = None) -> Grid:
         """A grid that covers the measurements: about 10,000 cells, so many columns and rows, or cells of this size."""
-        points = self.points[:, :2]
-        level = np.cos(DEGREE * points[:, 1].mean()) if self.lonlat else 1.0
-        return Grid.around(points, cells, size, float(level))
+        return Grid.around(self.points[:, :2], cells, size, self.lonlat)
 
     def map(
         self,
@@ -350,6 +350,23 @@ def _smooth(kernel: Kernel) -> bool:
     except DataError:
         return False
     return True
+
+
+def turned(x: Float[np.ndarray, "n d"], west: float) -> Float[np.ndarray, "n d"]:
+    """The same places with longitudes in [west, west + 360), where they are not there yet."""
+    inside = (x[:, 0] >= west) & (x[:, 0] <= west + 360.0)
+    return np.column_stack([np.where(inside, x[:, 0], west + (x[:, 0] - west) % 360.0), x[:, 1:]])
+
+
+def side_by_side(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    """Places on both sides of 180° with longitudes that do not jump there, if a quarter of the turn has no places."""
+    ordered = np.unique(x[:, 0] % 360.0)
+    gaps = np.diff(ordered, append=ordered[0] + 360.0)
+    if gaps.max() < 90.0 or np.ptp(x[:, 0]) <= 360.0 - gaps.max() + 1e-9:
+        return x
+    west = ordered[(np.argmax(gaps) + 1) % len(ordered)]
+    east = west + 360.0 - gaps.max()
+    return turned(x, float(west - 360.0 * (east > 360.0)))
 
 
 def check_lonlat(x: np.ndarray, name: str) -> None:

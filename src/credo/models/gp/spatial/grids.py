@@ -18,6 +18,9 @@ CELLS = 10_000
 MOST_CELLS = 4_000_000
 BEYOND = 0.03
 """How far a grid goes beyond the points, as a share of their extent."""
+TURN, POLE = 360.0, 90.0
+SQUAREST = 0.05
+"""Nearer to a pole cells are not made wider still, in degrees, to look square."""
 
 
 class Grid(NamedTuple):
@@ -47,13 +50,23 @@ class Grid(NamedTuple):
         points: Float[np.ndarray, "n 2"],
         cells: tuple[int, int] | None = None,
         size: float | None = None,
-        aspect: float = 1.0,
+        lonlat: bool = False,
     ) -> "Grid":
-        """A grid that covers the points: so many columns and rows, or cells of this size; `aspect` is dy/dx of a cell
-        that looks square."""
+        """A grid that covers the points: so many columns and rows, or cells of this size.
+
+        Degrees end at the poles and after one turn, and a cell looks square where it has cos(latitude) as much height
+        as width.
+        """
         low, high = points.min(0), points.max(0)
         extent = np.where(high > low, high - low, max(float((high - low).max()), 1.0))
-        low, extent = low - BEYOND * extent, (1 + 2 * BEYOND) * extent
+        low, high = low - BEYOND * extent, low + (1 + BEYOND) * extent
+        aspect = 1.0
+        if lonlat:
+            aspect = max(float(np.cos(np.radians(points[:, 1].mean()))), SQUAREST)
+            middle = (low[0] + high[0]) / 2
+            low = np.maximum(low, [middle - TURN / 2, -POLE])
+            high = np.minimum(high, [middle + TURN / 2, POLE])
+        extent = high - low
         if cells is not None and size is not None:
             raise DataError("give the number of cells or their size, not both")
         if cells is not None:
@@ -90,6 +103,12 @@ class Map:
     def sd(self) -> Float[np.ndarray, "r c"]:
         """The standard deviation of the field."""
         return self.layers["sd"]
+
+    @property
+    def areas(self) -> Float[np.ndarray, "r c"]:
+        """Each cell's share of the area: on the Earth cells grow narrower towards the poles."""
+        high = np.cos(np.radians(self.grid.y)) if self.lonlat else np.ones(len(self.grid.y))
+        return np.repeat(high[:, None], len(self.grid.x), axis=1) / (high.sum() * len(self.grid.x))
 
     def exceeds(self, threshold: float | int) -> Float[np.ndarray, "r c"]:
         """P(f > threshold), cell by cell."""

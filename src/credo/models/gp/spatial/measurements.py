@@ -14,7 +14,7 @@ from credo.kernels import Kernel
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.large.choice import EXACT_ROWS, Exact, choose_method
-from credo.models.gp.spatial.field import Field, check_lonlat
+from credo.models.gp.spatial.field import Field, check_lonlat, side_by_side
 from credo.models.gp.spatial.priors import field_kernel, group_kernel, trend_mean
 from credo.models.gp.staged import Staged
 
@@ -66,6 +66,7 @@ def kriging(
         raise DataError("points must have two coordinates or more, found 1; for a function of one input use credo.GP")
     if lonlat:
         check_lonlat(x, "points")
+        x = side_by_side(x)
     rows = GP().statistics(x, values, errors=errors)
     present = np.isfinite(np.asarray(values, dtype=float).reshape(-1))
     x, y, _, extra = rows.cut()
