@@ -165,7 +165,7 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
             )
         if weights is not None:
             w = np.asarray(check_positive(weights, "weights", len(points)))
-        key = self.keys(points[:, :2])
+        key = np.asarray(self.keys(points[:, :2]))
         known = self.seen if self.seen is not None and self.seen.surface is not None else None
         fine = outliers.agreeing(self.ground, points, key, w, self.gate, known)
         cells = [Cells.of(key[fine], points[fine], w[fine])]
@@ -190,7 +190,9 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
         scan = self.statistics(*data, **options)
         if self.seen is None:
             return self, scan
-        return self.unconditioned(), self.condition_on(scan).seen
+        whole = self.condition_on(scan).seen
+        assert whole is not None
+        return self.unconditioned(), whole
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
@@ -200,17 +202,19 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
             surface, taken = stencils.surface_at(self.ground, statistics.levels, None, statistics.levels[0].key)
             return changed(self, seen=changed(statistics, surface=surface, taken=taken))
         both = [merged(old, new) for old, new in zip(self.seen.levels, statistics.levels, strict=True)]
-        levels, changed_keys = tuple(each.cells for each in both), statistics.levels[0].key
+        levels, fresh = tuple(each.cells for each in both), np.asarray(statistics.levels[0].key)
         contested = merged(self.seen.contested, statistics.contested).cells
-        levels, contested, revised = outliers.revised(levels, contested, statistics.contested.key, self.ground.noise)
+        levels, contested, revised = outliers.revised(
+            levels, contested, np.asarray(statistics.contested.key), self.ground.noise
+        )
         finest = both[0]
-        before, counts = self.seen.surface, self.seen.taken
+        before, counts = np.asarray(self.seen.surface), np.asarray(self.seen.taken)
         if len(finest.new):
             before = np.insert(before, finest.new, 0.0, axis=0)
             counts = np.insert(counts, finest.new, 0, axis=0)
         else:
             before, counts = before.copy(), counts.copy()
-        key = np.union1d(changed_keys, revised)
+        key = np.union1d(fresh, revised)
         at = stencils.touched_cells(self.ground, levels, key, counts)
         before[at], counts[at] = stencils.surface_at(self.ground, levels, None, levels[0].key[at])
         rejected = self.seen.rejected + statistics.rejected
@@ -263,8 +267,8 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
     def grid(self, margin: int = 0) -> Grid:
         """All cells from the most western to the most eastern with returns, and so on, and `margin` around them."""
         cells = self._cells()
-        ix, iy = place_of(cells.key)
-        x, y = (np.arange(v.min() - margin, v.max() + margin + 1) for v in (ix, iy))
+        ix, iy = place_of(np.asarray(cells.key))
+        x, y = (np.arange(int(v.min()) - margin, int(v.max()) + margin + 1) for v in (ix, iy))
         if len(x) * len(y) > MOST_CELLS:
             raise DataError(f"the map has {len(x)} × {len(y)} cells, more than {MOST_CELLS:,}; give a grid of a part")
         width = float(self.ground.cell)
@@ -280,13 +284,15 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
         cells = grid or self.grid()
         places = cells.places
         key = self.keys(places)
-        at, there = self._cells().find(key)
+        at, found = self._cells().find(key)
+        there, seen = np.asarray(found), self.seen
+        assert seen is not None and seen.surface is not None
         out = np.zeros((len(places), stencils.SURFACE))
         known = there.copy()
         if grid is not None:  # only what is at the middle of a cell is known already
             middle = (np.stack(place_of(key), axis=-1) + 0.5) * self.ground.cell
             known &= np.all(np.abs(middle - places) < 1e-6 * self.ground.cell, axis=1)
-        out[known] = self.seen.surface[at[known]]
+        out[known] = seen.surface[at[known]]
         out[~known] = self.surface(places[~known])
         shape = cells.shape
         mean, gradient, variance = out[:, 0].reshape(shape), out[:, 1:3].reshape(*shape, 2), out[:, 3].reshape(shape)

@@ -86,7 +86,7 @@ class Cells(eqx.Module):
     def coarser(self) -> "Cells":
         """The cells of the next level."""
         key, group = np.unique(parent_of(self.key), return_inverse=True)
-        return Cells(key, pooled(self.table, group.reshape(-1), len(key)))
+        return Cells(key, pooled(np.asarray(self.table), group.reshape(-1), len(key)))
 
     def column(self, name: int) -> Float[Array, " n"]:
         """One statistic of all cells."""

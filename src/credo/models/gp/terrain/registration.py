@@ -205,7 +205,7 @@ def climb(pair: Pair, start: Candidate) -> Float[np.ndarray, " 4"] | None:
         score = np.einsum("nci,nc,nc->i", found.slope, w, found.value)
         scale = np.sqrt(np.maximum(np.diag(hessian), 1e-300))
         step = np.linalg.solve(hessian / np.outer(scale, scale) + 1e-9 * np.eye(PARAMETERS), score / scale) / scale
-        length = np.linalg.norm(step[:2]) / (2.0 * pair.width)
+        length = float(np.linalg.norm(step[:2])) / (2.0 * pair.width)
         pose = pose - step / max(length, 1.0)
         if np.all(np.abs(step) * scale < 1e-3):
             break
@@ -266,9 +266,9 @@ def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: floa
         turn: how far b may be turned, in radians, to either side; π is any heading.
         shift: how far b may be moved, around its middle; None: anywhere where maps overlap.
     """
-    for name, each in (("map_a", map_a), ("map_b", map_b)):
-        if not isinstance(each, Terrain):
-            raise DataError(f"{name} must be a Terrain, found {type(each).__name__}")
+    for name, given in (("map_a", map_a), ("map_b", map_b)):
+        if not isinstance(given, Terrain):
+            raise DataError(f"{name} must be a Terrain, found {type(given).__name__}")
     if not check_real(turn, "turn", 0.0) > 0:
         raise DataError(f"turn, the largest angle in radians, must be positive, found {turn!r}")
     if shift is not None and not check_real(shift, "shift", 0.0) > 0:

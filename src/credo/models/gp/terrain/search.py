@@ -122,7 +122,7 @@ def _mean(image: Slopes) -> Float[np.ndarray, " 2"]:
 def independent_share(a: Slopes, b: Slopes) -> float:
     """n_eff/n for unrelated grounds with the spectra of a and b."""
     shape = tuple(fft.next_fast_len(n + m, real=True) for n, m in zip(a.weight.shape, b.weight.shape, strict=True))
-    (ca, va), (cb, vb) = spectra(a, shape), spectra(b, shape)  # type: ignore[arg-type]
+    (ca, va), (cb, vb) = spectra(a, shape), spectra(b, shape)
     both = float((ca * cb * [1.0, 2.0, 1.0]).sum())
     return min(va * vb / both, 1.0) if both > 0 and va * vb > 0 else 1.0
 

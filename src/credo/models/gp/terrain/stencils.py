@@ -191,7 +191,7 @@ def given_lattice(ground: Ground, near: Neighbours) -> Float[np.ndarray, "m 7"]:
     k = np.where(real[:, :, None] & real[:, None, :], fixed, 0.0)
     diagonal = np.arange(k.shape[1])
     k[:, diagonal, diagonal] += np.where(real, near.variance, 1.0)
-    return _surface(ground, near, k, np.where(real[:, :, None], across, 0.0), before)
+    return np.asarray(_surface(ground, near, k, np.where(real[:, :, None], across, 0.0), before))
 
 
 def _surface(ground: Ground, near: Neighbours, k: Array, cross: Array, before: Array) -> Float[Array, "m 7"]:
@@ -221,7 +221,7 @@ def surface_at(
         near = neighbours(ground, levels, key[cut], False)
         part = given_lattice(ground, near) if places is None else given(ground, near, places[cut])
         count = np.repeat(near.taken, len(levels), axis=1)
-        few = np.flatnonzero(near.taken[:, 0] < enough(ground.reach)) if len(levels) > 1 else []
+        few = np.flatnonzero((near.taken[:, 0] < enough(ground.reach)) & (len(levels) > 1))
         if len(few):
             near = neighbours(ground, levels, key[cut][few], True)
             part[few] = given(ground, near, middles[cut][few] if places is None else places[cut][few])
@@ -242,7 +242,7 @@ def touched_cells(
         if level:
             here, there = np.divmod(np.arange(SHARE ** (2 * level)), SHARE**level)
             ax, ay = place_of(around)
-            around = key_of(ax[:, None] * SHARE**level + here, ay[:, None] * SHARE**level + there)
+            around = np.asarray(key_of(ax[:, None] * SHARE**level + here, ay[:, None] * SHARE**level + there))
         at, real = levels[0].find(around)
         at = at[real]
         found.append(at[taken[at, level - 1] < enough(ground.reach)] if level else at)
