@@ -69,6 +69,7 @@ from credo.models.gp import LatentGP as LatentGP
 from credo.models.gp import MultiGP as MultiGP
 from credo.models.gp import RobustGP as RobustGP
 from credo.models.gp import WarpedGP as WarpedGP
+from credo.models.gp.terrain import Terrain as Terrain
 from credo.models.hmm import HMM as HMM
 from credo.models.kernel_methods import KernelDensity as KernelDensity
 from credo.models.kernel_methods import KernelNeighbours as KernelNeighbours

@@ -195,6 +195,9 @@ BELIEFS: dict[str, Callable[[], Case]] = {
     "LocalGP": lambda: regression(LocalGP(GP(RBF(), noise=0.1), Local(0.01, k=23))),
     "RandomFeaturesGP": lambda: regression(RandomFeaturesGP(GP(RBF(), noise=0.1), RandomFeatures(10))),
     "SKIGP": lambda: regression(gridded()),
+    "Terrain": lambda: Case(
+        credo.Terrain(0.5, Matern32(1.0, 1.0), mean=0.1, noise=0.2), (np.column_stack([X, Y]),), (QUERIES,)
+    ),
     "HMM": lambda: Case(
         credo.HMM(2, Gaussian(np.ones((2, 1)), mean=[-1.0, 1.0]), [0.4, 0.6], [[0.9, 0.1], [0.2, 0.8]]), (Y,)
     ),

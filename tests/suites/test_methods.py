@@ -57,6 +57,7 @@ from credo.models.gp import (
     Staged,
     StateSpace,
 )
+from credo.models.gp.terrain import Roughness
 from credo.models.hmm import PathGibbs, StepwiseEM, VariationalBayes
 from credo.models.lds import StateGibbs, StateVariationalBayes
 from credo.models.linear import FixedPoint, FunctionSpace
@@ -106,6 +107,7 @@ METHODS: dict[str, Method] = {
         RandomFeatures(8, max_steps=3),
         SKI(8, max_steps=3),
         KernelSearch(seconds=0.5, depth=1),
+        Roughness(max_steps=3),
         EP(),
         FixedPoint(starts=1),
         VariationalBayes(starts=1, max_steps=5, members=4),

@@ -136,6 +136,9 @@ gp           models.gp.large.low_rank           Moments Weights
 gp           models.gp.large.local              Local LocalGP
 gp           models.gp.large.neighbours         Neighbours NeighboursGP
 gp           models.gp.spatial.field            Field
+gp           models.gp.terrain.belief           Seen Terrain
+gp           models.gp.terrain.lattice          Cells
+gp           models.gp.terrain.registration     Registration
 gp           models.gp.large.random_features    RandomFeatures RandomFeaturesGP
 gp           models.gp.large.ski                GridPosterior SKI SKIGP
 gp           models.gp.large.vecchia            Trend

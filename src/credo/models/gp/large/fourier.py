@@ -69,7 +69,7 @@ class Grid(eqx.Module):
     def covers(self, other: "Grid") -> bool:
         """Whether it has the period and the bandwidth of the other."""
         long = self.step <= other.step * (1 + 1e-9)
-        return bool(np.all(long & (self.step * self.m >= other.step * other.m * (1 - 1e-9))))
+        return bool(np.all(long & (self.step * np.array(self.m) >= other.step * np.array(other.m) * (1 - 1e-9))))
 
 
 class Waves(NamedTuple):
