@@ -1,6 +1,6 @@
 """Maps: the satellite temperatures of Heaton et al. (2019), a map of 6,200 points beside PyKrige, scans into terrain.
 
-`OPENBLAS_NUM_THREADS=1 python -m benchmarks.maps [satellite] [kriging] [rough] [terrain]`, with the data in $CREDO_DATA;
+`OPENBLAS_NUM_THREADS=1 python -m benchmarks.maps [satellite] [kriging] [rough] [terrain]`, with data in $CREDO_DATA;
 PyKrige where it is installed. Prints RMSE, CRPS, the coverage of 95 % intervals and CPU seconds; rows are added to
 results/maps.csv. Bars: satellite RMSE ≤ 1.55, CRPS ≤ 0.80, 93-98 %; a twentieth of PyKrige's time, means within 1e-3
 standard deviations; a compact scan of 1,000 points into terrain of 138,000 cells < 0.05 s (scans of three widths).

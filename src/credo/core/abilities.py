@@ -265,7 +265,7 @@ class DrawsFunctions(DrawsMeans):
             g, r, d = groups.shape
             rows = groups.reshape(g * r, d)
             functions = self.sample_functions(max(min(n // 2, FUNCTIONS), 1), features=FEATURES, seed=seed, columns=d)
-            some = np.asarray(functions(rows)).reshape(-1, g, r).mean(axis=2)  # type: ignore[arg-type]
+            some = np.asarray(functions(rows)).reshape(-1, g, r).mean(axis=2)
             mean = np.asarray(self.predict(rows).mean).reshape(g, r).mean(axis=1)  # type: ignore[attr-defined]
             return np.concatenate([some, 2 * mean - some])
 
