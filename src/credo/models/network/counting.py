@@ -133,8 +133,8 @@ def hidden_of(network: "Network", columns: Mapping[str, np.ndarray], each: bool 
                 f"{', '.join(names[:6])} are missing together in {len(where)} rows: their joint table has {cells:.2g} "
                 f"cells, more than the {LARGEST:.2g} that are gone through; drop rows or columns with many of them"
             )
-        said = ({m: columns[m][where] for m in each_} for each_ in (known, numbers))
-        found.append(Hidden(names, touched, *said, weights, where))
+        states_said, numbers_said = ({m: columns[m][where] for m in some} for some in (known, numbers))
+        found.append(Hidden(names, touched, states_said, numbers_said, weights, where))
     return tuple(found)
 
 
