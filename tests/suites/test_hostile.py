@@ -195,7 +195,7 @@ def test_tables_nobody_should_give_to_factors(kind):
         survives(lambda v=values: credo.fit(kind(1), v, missing=True).predict(v))
     belief = quietly(kind(1), X)
     for values in TABLES.values():
-        for ask in (belief.predict, belief.factors, belief.anomaly, belief.log_prob, belief.impute):
+        for ask in (belief.predict, belief.factors, belief.anomaly, belief.log_density, belief.impute):
             survives(lambda v=values, ask=ask: ask(v))
     for l in (-1, 1.5, "3", None, np.nan, [1], True):
         survives(lambda l=l: credo.fit(kind(l), X))

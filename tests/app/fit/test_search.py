@@ -50,7 +50,8 @@ def test_many_rows_are_learned_from_by_the_rule_of_fit(monkeypatch):
         family.evidence(learned, candidate, data, data.train)
     )
     fitted = Fitted(candidate, family, learned.belief, 0.0, np.zeros(0), Judged({}), 0.0, (), data.size[0])
-    assert family.again(fitted).using().terms == 1000
+    again = family.learn(family.again(fitted), data, data.train[:50], 0)  # with the hyperparameters that were learned
+    assert again.belief.seen.n == 50 and again.belief.kernel.variance == learned.belief.kernel.variance
     assert data.judge(learned.belief, candidate).scores["rmse"] < 0.5
 
 

@@ -93,7 +93,7 @@ def test_posterior_evidence_and_prediction_are_the_textbook_ones(name, rows, rng
     phi_new, *_ = dense(belief, new)
     p = after.predict(new, joint=True)
     np.testing.assert_allclose(p.mean, phi_new @ mean, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(p.latent_covariance, phi_new @ cov @ phi_new.T, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(p.latent_covariance, phi_new @ cov @ phi_new.T, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(p.epistemic, np.diag(phi_new @ cov @ phi_new.T), rtol=1e-7)
     np.testing.assert_allclose(p.aleatoric, float(belief.noise))
     np.testing.assert_allclose(after.coefficients().mean, mean, rtol=1e-7, atol=1e-9)

@@ -287,7 +287,7 @@ class StateSpaceWorld(World):
 
     def begin_many(self, n: int, random: Generator) -> np.ndarray:
         """From the model's start."""
-        return np.asarray(self.model.draw_start(_key(random), n))
+        return np.asarray(self.model.draw_start(_key(random), n, None))
 
     def step(self, state: Any, action: int, random: Generator) -> tuple[Any, Hashable, float, bool]:
         """As many."""

@@ -66,11 +66,6 @@ class Grid(eqx.Module):
         """ω."""
         return self.index * self.step
 
-    def covers(self, other: "Grid") -> bool:
-        """Whether it has the period and the bandwidth of the other."""
-        long = self.step <= other.step * (1 + 1e-9)
-        return bool(np.all(long & (self.step * np.array(self.m) >= other.step * np.array(other.m) * (1 - 1e-9))))
-
 
 class Waves(NamedTuple):
     """Cosines, then sines (without the one of zero), each times the root of its weight."""
@@ -246,15 +241,15 @@ def exponential_sums(grid: Grid, x: Float[np.ndarray, "n d"], u: np.ndarray, tim
     return total.reshape(sizes)
 
 
-def choose_grid(kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier", wider: float = WIDER) -> Grid:
-    """The coarsest grid whose sum is the kernel in the box of the rows, but for the tolerance; and a little `wider`."""
-    d = x.shape[1]
-    if d > COLUMNS:
-        raise DataError(f"Fourier is for up to {COLUMNS} inputs, found {d}; use Neighbours or Inducing")
-    low, high = x.min(0), x.max(0)
-    span = np.where(high > low, high - low, 1.0)
-    mass = float(np.asarray(kernel.variance_at(np.zeros((1, d))))[0])
-    far = np.logspace(-4, 3, 400)
+def span_of(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
+    """The extent of the box of the rows."""
+    extent = x.max(0) - x.min(0)
+    return np.where(extent > 0, extent, 1.0)
+
+
+def reach_of(kernel: Kernel, span: Float[np.ndarray, " d"], method: "Fourier") -> Float[np.ndarray, " d"]:
+    """Along each input, how far the kernel is more than the tolerance."""
+    d, far = len(span), np.logspace(-4, 3, 400)
     reach = np.empty(d)
     for k in range(d):
         line = np.zeros((len(far), d))
@@ -266,19 +261,42 @@ def choose_grid(kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier", 
         if len(above) == len(far):
             raise DataError(f"{kernel.formula()} does not fall off within the tolerance; use Neighbours or Inducing")
         reach[k] = line[0 if not len(above) else above[-1] + 1, k]
-    step = 2 * np.pi / (wider * (span + reach))
+    return reach
+
+
+def captures(grid: Grid, kernel: Kernel, method: "Fourier") -> bool:
+    """Whether the grid has the variance of the kernel, but for the tolerance."""
+    mass = float(np.asarray(kernel.variance_at(np.zeros((1, len(grid.m)))))[0])
+    found = np.asarray(by_bucket(_weights_compiled, grid.frequencies, kernel, grid.step))
+    return bool(abs(2 * found.sum() - found[0] - mass) <= method.tolerance * mass)
+
+
+def serves(grid: Grid, kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier") -> bool:
+    """Whether the sum over the grid is the kernel in the box of the rows, but for the tolerance."""
+    span = span_of(x)
+    period = 2 * np.pi / np.asarray(grid.step)
+    return bool(np.all(period >= span + reach_of(kernel, span, method))) and captures(grid, kernel, method)
+
+
+def choose_grid(kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier") -> Grid:
+    """The coarsest grid that serves, and a little wider."""
+    d = x.shape[1]
+    if d > COLUMNS:
+        raise DataError(f"Fourier is for up to {COLUMNS} inputs, found {d}; use Neighbours or Inducing")
+    span = span_of(x)
+    reach = reach_of(kernel, span, method)
+    step = 2 * np.pi / (WIDER * (span + reach))
     bandwidth = 2.0
     while True:
-        m = tuple(int(v) for v in np.ceil(wider * bandwidth / (reach * step)))
-        grid = Grid(0.5 * (low + high), step, m)
+        m = tuple(int(v) for v in np.ceil(WIDER * bandwidth / (reach * step)))
+        grid = Grid(0.5 * (x.min(0) + x.max(0)), step, m)
         count = int(np.prod([2 * v + 1 for v in m]))
         if count > method.most:
             raise DataError(
                 f"{kernel.formula()} needs more than {method.most} frequencies in the box of the data: too rough, "
                 "or its lengthscale too short; use Neighbours, or a larger tolerance"
             )
-        found = np.asarray(by_bucket(_weights_compiled, grid.frequencies, kernel, step))
-        if abs(2 * found.sum() - found[0] - mass) <= method.tolerance * mass:
+        if captures(grid, kernel, method):
             return grid
         bandwidth *= 1.2
 
@@ -350,7 +368,7 @@ class Fourier(LargeMethod):
             own = changed(belief, grid=None).placed(statistics)
             learned = self.climb(own, statistics, fixed, priors, seed, max_steps=self.max_steps)
             belief = host(learned.belief)
-            enough = belief.grid.covers(choose_grid(belief.kernel, x, self, wider=1.0))
+            enough = serves(belief.grid, belief.kernel, x, self)
             if enough:
                 break
         if not enough:
