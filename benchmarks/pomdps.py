@@ -47,7 +47,7 @@ def main(names: list[str]) -> None:
     """One line for each problem."""
     folder = Path(os.environ["CREDO_DATA"]) / "pomdp"
     reference = json.loads((folder / "reference.json").read_text())
-    for name in names or [name for name, row in reference.items() if "sarsop" in row]:
+    for name in names or [name for name, row in reference.items() if isinstance(row, dict) and "sarsop" in row]:
         peer = reference[name]["sarsop"]
         command = [sys.executable, "-m", "benchmarks.pomdps", "--one", str(folder / name), str(peer["cpu_limit_s"])]
         answer = subprocess.run(command, capture_output=True, text=True)
