@@ -66,3 +66,17 @@ def test_without_numba_a_sentence(tiger, monkeypatch):
     plan = credo.solve(tiger, gap=0.1)
     assert plan.status == "converged"
     assert "numba is not installed" in plan.notes[0]
+
+
+def test_arrays_that_are_filled_together_stay_equally_long(tiger, monkeypatch):
+    """Small entries are not doubled where large ones of the same count no longer are: what they hold would be lost."""
+    from credo.decide.pomdp import compiled_trials
+
+    compiled = both(tiger)[1]
+    for large in (0.0, 1e5, 2e5, 4e5, 8e5, 1e9):
+        monkeypatch.setattr(compiled_trials, "LARGE", large)
+        compiled._make_room(True)
+        for names in compiled_trials.GROWING.values():
+            assert len({len(getattr(compiled.m, name)) for name in names}) == 1
+    compiled.see(compiled.root)
+    assert compiled.lower <= compiled.upper

@@ -270,7 +270,10 @@ def test_numpy_and_compiled_passes_agree(job):
         (lambda: gaussian().condition(np.ones((3, 2))), "must have 1 columns, as the emission has, found 2"),
         (lambda: gaussian().condition([np.ones((3, 1)), np.ones((3, 2))]), "found 2"),
         (lambda: gaussian().condition(np.ones(3), inputs=np.ones((2, 1))), "nothing here depends on inputs"),
-        (lambda: HMM(2, Regression()).condition(np.ones(3), inputs=np.ones((2, 1))), "a row for each of x's 3, found 2"),
+        (
+            lambda: HMM(2, Regression()).condition(np.ones(3), inputs=np.ones((2, 1))),
+            "a row for each of x's 3, found 2",
+        ),
         (lambda: gaussian().condition(np.zeros((0, 1))), "empty"),
         (lambda: gaussian().condition(["a", "b"]), "text"),
         (lambda: HMM(3).condition(X[:3]), "start, transition, emission of the HMM are not known yet"),

@@ -39,8 +39,8 @@ BRANCH = _record("q reward", "begin end")
 VECTOR = _record("", "born older begin action")
 CLOCK, NODES, POOL, VECTORS, VALUES, FULL = range(6)
 SCALE = 10.0**ALIKE
-GROWING = {"nodes": NODES, "branches": NODES, "where": POOL, "weight": POOL, "vectors": VECTORS, "values": VALUES}
-"""Which count says how full an array is."""
+GROWING = {NODES: ("nodes", "branches"), POOL: ("where", "weight"), VECTORS: ("vectors",), VALUES: ("values",)}
+"""The arrays that a count says how full they are; those of one count are of one length."""
 LARGE = 1e8
 """Bytes of an array that does not grow by doubling any more."""
 
@@ -664,12 +664,15 @@ class CompiledTrials:
         if not (m.counts[FULL] or need):
             return False
         m.counts[FULL] = 0
-        full = [name for name in GROWING if 2 * m.counts[GROWING[name]] > len(getattr(m, name))] or list(GROWING)
-        for name in full:
-            array = getattr(m, name)
+        lengths = {count: len(getattr(m, names[0])) for count, names in GROWING.items()}
+        full = [count for count, length in lengths.items() if 2 * m.counts[count] > length] or list(GROWING)
+        for count in full:
+            arrays = [getattr(m, name) for name in GROWING[count]]
             # In place: no moment at which memory holds both; large arrays by less, as all of it is touched.
-            array.resize((int(len(array) * (2 if array.nbytes < LARGE else 1.25)), *array.shape[1:]), refcheck=False)
-        if "nodes" in full:
+            longer = 2 if max(array.nbytes for array in arrays) < LARGE else 1.25
+            for array in arrays:
+                array.resize((int(lengths[count] * longer), *array.shape[1:]), refcheck=False)
+        if NODES in full:
             rehash(m)
         return True
 
@@ -703,8 +706,9 @@ class CompiledTrials:
     def size(self) -> int:
         """Bytes that are in use."""
         m = self.m
-        used = (int(m.counts[count]) * getattr(m, name)[:1].nbytes for name, count in GROWING.items())
-        return sum(used) + m.states.nbytes + m.pairs.nbytes + m.entries.nbytes
+        each = {count: sum(getattr(m, name)[:1].nbytes for name in names) for count, names in GROWING.items()}
+        used = sum(int(m.counts[count]) * size for count, size in each.items())
+        return used + m.states.nbytes + m.pairs.nbytes + m.entries.nbytes
 
     def vectors(self) -> list[tuple[Float[np.ndarray, "v m"], Int[np.ndarray, " v"]]]:
         """Of each block: the vectors over its states, and their actions."""
