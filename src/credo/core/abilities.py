@@ -28,7 +28,7 @@ E = TypeVar("E")
 
 BLOCK = 800
 """Of how many rows at once the covariance is computed where groups of them need not be compared."""
-FUNCTIONS, FEATURES = 100, 1024
+FUNCTIONS, FEATURES = 50, 1024
 """Pairs of whole functions that are averaged over rows, and the features of each."""
 
 
@@ -260,16 +260,13 @@ class DrawsFunctions(DrawsMeans):
 
     def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
         """See `DrawsMeans`: averages of drawn functions and of their mirror images; of many draws `FUNCTIONS` pairs."""
-
-        def drawn(groups: np.ndarray) -> np.ndarray:
-            g, r, d = groups.shape
-            rows = groups.reshape(g * r, d)
-            functions = self.sample_functions(max(min(n // 2, FUNCTIONS), 1), features=FEATURES, seed=seed, columns=d)
-            some = np.asarray(functions(rows)).reshape(-1, g, r).mean(axis=2)
-            mean = np.asarray(self.predict(rows).mean).reshape(g, r).mean(axis=1)  # type: ignore[attr-defined]
-            return np.concatenate([some, 2 * mean - some])
-
-        return in_blocks(x, joint, drawn)
+        groups = np.asarray(x, dtype=float)
+        g, r, d = groups.shape
+        rows = groups.reshape(g * r, d)
+        functions = self.sample_functions(max(min(n // 2, FUNCTIONS), 1), features=FEATURES, seed=seed, columns=d)
+        some = np.asarray(functions(rows)).reshape(-1, g, r).mean(axis=2)
+        mean = np.asarray(self.predict(rows).mean).reshape(g, r).mean(axis=1)  # type: ignore[attr-defined]
+        return np.concatenate([some, 2 * mean - some])
 
     @abstractmethod
     def sample_functions(

@@ -163,3 +163,16 @@ def test_copied_records_are_learned_from_once():
     assert Rows(x, few, *np.ones((2, 460)), None).without_copies().n == 460
     twice = Rows(x, y + np.r_[np.zeros(400), 0.01 * np.ones(60)], *np.ones((2, 460)), None)
     assert twice.without_copies().n == 460
+
+
+@pytest.mark.slow
+def test_means_over_rows_are_drawn_as_by_the_exact_process():
+    """Averages of drawn functions against jointly normal averages: 50 pairs know a deviation to a tenth."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (200, 2))
+    gp, y = GP(Matern32(2.0, 1.0), 0.0, noise=0.09), np.sin(x[:, 0]) + 0.3 * rng.normal(size=200)
+    groups = np.stack([np.column_stack([np.full(30, v), rng.uniform(0, 10, 30)]) for v in (1.0, 3.0, 5.0)])
+    near, exact = (gp.condition(x, y, using=u).mean_draws(groups) for u in (Neighbours(60, predict=199), None))
+    np.testing.assert_allclose(near.mean(0), exact.mean(0), atol=1e-5)
+    np.testing.assert_allclose(near.std(0), exact.std(0), rtol=0.35)
+    np.testing.assert_allclose((near[:, 1] - near[:, 0]).std(), (exact[:, 1] - exact[:, 0]).std(), rtol=0.35)
