@@ -47,7 +47,7 @@ def solve(
         criterion: "discounted", or "average" for the reward per step in the long run.
         gap: of a POMDP, between the bounds at the start, relative to their size; 1e-3 where none is given.
         seconds: of a POMDP: what is found by then is the plan.
-        memory: of a POMDP: bytes that vectors and beliefs may take, 1.2e9 where none are given.
+        memory: of a POMDP: bytes that vectors and beliefs may take, 1e9 where none are given.
         start: a plan of the same POMDP to go on from.
         progress: of a POMDP: True for a bar with both bounds, a function of the share done and a text, False for none.
 

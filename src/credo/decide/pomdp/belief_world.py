@@ -20,7 +20,7 @@ from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.simulators import FiniteWorld, Generator, Moved, Policy, World
 from credo.decide.pomdp.vectors import INSIDE
 
-MEMORY = 1.2e9
+MEMORY = 1.0e9
 """Bytes of nodes and vectors, beyond which the nodes are begun anew."""
 
 

@@ -25,7 +25,7 @@ class Limits(NamedTuple):
     gap: float = 1e-3
     """upper - lower at the start, relative to the larger of their sizes."""
     seconds: float | None = None
-    memory: float = 1.2e9
+    memory: float = 1.0e9
     """Bytes that vectors and the tree may take; trials then go on from a smaller tree, while that helps."""
     progress: Callable[[float, float, float], None] | None = None
     """Called now and then with the lower bound, the upper bound, and the seconds used."""
