@@ -1,7 +1,7 @@
 """Long work says so within a second: a bar where rich is installed, lines of text where it is not.
 
 Where nobody asks for it or against it (None), a bar appears on a terminal once the work has lasted a second, and never
-in a pipe, a notebook or a test. Of works within works the outermost speaks.
+in a pipe, a notebook or a test. Of works within works the outermost speaks. Ctrl-C ends all of them.
 """
 
 import sys
@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import ClassVar
+
+from credo.interrupts import kept_interrupts
 
 Show = Callable[[float, str], None]
 """Told the share that is done, from 0 to 1, and what is being done."""
@@ -24,12 +26,14 @@ class Progress(AbstractContextManager[Show]):
 
     def __init__(self, show: Show | bool | None, doing: str = ""):
         self._show, self._now, self._inside = show, (0.0, doing), threading.Lock()
+        self._interrupts = kept_interrupts()
         self._speaks = False
         self._timer: threading.Timer | None = None
         self._update: Show | None = None
         self._stop: Callable[[], None] | None = None
 
     def __enter__(self) -> Show:
+        self._interrupts.__enter__()
         if callable(self._show):
             return self._show
         wanted = sys.stderr.isatty() if self._show is None else self._show
@@ -45,6 +49,7 @@ class Progress(AbstractContextManager[Show]):
         return self._say
 
     def __exit__(self, *_: object) -> None:
+        self._interrupts.__exit__(None, None, None)
         if not self._speaks:
             return
         if self._timer is not None:

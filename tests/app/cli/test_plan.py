@@ -48,9 +48,29 @@ def test_arrays_become_a_plan(run, tmp_path, rng):
         np.testing.assert_allclose(arrays["value"], solve(MDP(p, r, 0.8)).value, atol=1e-6)
 
 
+def test_entries_become_a_plan(run, tmp_path, rng):
+    """Cassandra's format with nothing hidden: rewards of states, of successors and by rows."""
+    p, r = rng.dirichlet(np.ones(3), size=(2, 3)), rng.normal(size=(2, 3, 3))
+    lines = ["discount: 0.8", "values: cost", "states: 3", "actions: go wait"]
+    for name, moves, paid in zip(("go", "wait"), p, r, strict=True):
+        lines += [f"T: {name}", *(" ".join(map(repr, row.tolist())) for row in moves)]
+        lines += [f"R: {name} : 0 : {j} {float(paid[0, j])!r}" for j in range(3)]
+        lines += [f"R: {name} : {i}\n{' '.join(map(repr, paid[i].tolist()))}" for i in (1, 2)]
+    (tmp_path / "world.mdp").write_text("\n".join(lines))
+    done = run("world.mdp", "--out", "picture.svg")
+    assert done.exit_code == 0 and "3 states, 2 actions, discount 0.8" in done.output, done.output
+    with np.load(tmp_path / "picture.npz") as arrays:
+        want = solve(MDP(p.transpose(1, 0, 2), -np.sum(p * r, axis=2).T, 0.8)).value
+        np.testing.assert_allclose(arrays["value"], want, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["entries.mdp", "--discount", "0.5"], "an .mdp file does not take --discount; it takes --using, --tolerance"),
+        (["half.npz", "--slip", "0.5"], "an .npz of arrays does not take --slip"),
+        (["good.txt", "--gap", "0.5"], "a drawing does not take --gap"),
+        (["good.txt", "--tolerance", "0"], "tolerance must be positive"),
         (["none.txt"], "there is no file none.txt"),
         (["bad.txt"], "'?' in line 1, column 2"),
         (["half.npz"], "has no array 'rewards'; it holds transitions"),
@@ -63,6 +83,7 @@ def test_arrays_become_a_plan(run, tmp_path, rng):
 )
 def test_refusals_are_one_line(run, tmp_path, words, said):
     (tmp_path / "good.txt").write_text(DRAWING)
+    (tmp_path / "entries.mdp").write_text("discount: 1")
     (tmp_path / "bad.txt").write_text("S?G")
     (tmp_path / "text.npz").write_text("S.G")
     np.savez(tmp_path / "half.npz", transitions=np.ones((1, 1, 1)))

@@ -47,8 +47,12 @@ def test_a_file_becomes_a_plan(run, tiger, tmp_path):
         (["none.pomdp"], "there is no file none.pomdp"),
         (["bad.pomdp"], "bad.pomdp, line 1"),
         (["bad.pomdp", "--out", "plan.png"], "ends in .credo, .policy, .alpha"),
-        (["bad.pomdp", "--using", "policy"], "for worlds whose state is seen"),
-        (["world.txt", "--seconds", "3"], "--seconds is for a .pomdp"),
+        (["bad.pomdp", "--using", "policy"], "a POMDP does not take --using; it takes --seconds, --gap"),
+        (["bad.pomdp", "--slip", "0.1"], "a POMDP does not take --slip"),
+        (["bad.pomdp", "--tolerance", "1"], "a POMDP does not take --tolerance"),
+        (["bad.pomdp", "--horizon", "3", "--gap", "0.1"], "a POMDP with a horizon does not take --gap"),
+        (["bad.pomdp", "--out", "nowhere/plan.credo"], "there is no folder nowhere for plan.credo"),
+        (["world.txt", "--seconds", "3"], "a drawing does not take --seconds"),
     ],
 )
 def test_what_is_refused(run, tmp_path, words, sentence):
@@ -78,3 +82,5 @@ def test_pictures(tiger):
     four = POMDP([np.eye(4)], np.eye(4), np.ones(4), 0.9)
     with pytest.raises(DataError, match="two or three states, found 4"):
         plots.belief_values(credo.solve(four, using=QMDP()))
+    with pytest.raises(DataError, match="belief_values and belief_run draw"):
+        plots.plan(plan)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from credo.app.cli import campaign, explore, fit, map, network, plan, predict
+from credo.app.cli.terminal import interruptible
 
 app = typer.Typer(
     name="credo",
@@ -44,4 +45,5 @@ for commands in (fit, predict, explore, map, network, campaign, plan):
 
 def main() -> None:
     """The entry point of `credo`."""
-    app(prog_name="credo")
+    with interruptible():
+        app(prog_name="credo")

@@ -1,6 +1,7 @@
 """The command `credo plan`: the best policy of a gridworld, of arrays, of a gymnasium environment, or of a POMDP."""
 
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,16 @@ PICTURES = (".png", ".svg", ".pdf")
 ARRAYS = ("transitions", "rewards")
 PROBLEMS = (".pomdp", ".pomdpx")
 PLANS = (".credo", ".policy", ".alpha")
+SEEN, DRAWN = ("discount", "using", "tolerance"), ("slip", "step-reward")
+HEEDED = {
+    "a drawing": SEEN + DRAWN,
+    "an .npz of arrays": SEEN,
+    "an .mdp file": ("using", "tolerance"),
+    "a gymnasium environment": SEEN,
+    "a POMDP": ("seconds", "gap"),
+    "a POMDP with a horizon": ("seconds",),
+}
+"""The options, beside --horizon, --out and --force, that each kind of world takes."""
 METHODS = ("auto", "value", "gauss-seidel", "prioritized", "policy", "modified", "program", "wavefront")
 
 
@@ -24,19 +35,26 @@ def plan(
         Path,
         typer.Argument(
             help="A drawn gridworld (text: # wall, . floor, S start, G goal, X trap, digits prizes), an .npz with "
-            "transitions (s, a, s') and rewards, and perhaps discount, terminal and start, the name of a gymnasium "
-            "environment with a table of probabilities, or a .pomdp or .pomdpx file, whose state is hidden.",
+            "transitions (s, a, s') and rewards, and perhaps discount, terminal and start, an .mdp in Cassandra's "
+            "format, the name of a gymnasium environment with a table of probabilities, or a .pomdp or .pomdpx file, "
+            "whose state is hidden.",
             show_default=False,
         ),
     ],
     discount: Annotated[
         float | None, typer.Option(help="What a reward one step later is worth.", show_default="0.99, or the file's")
     ] = None,
-    slip: Annotated[float, typer.Option(help="Drawing: probability that a move goes to a side.")] = 0.2,
-    step_reward: Annotated[float, typer.Option(help="Drawing: what every move pays.")] = 0.0,
+    slip: Annotated[
+        float | None, typer.Option(help="Drawing: probability that a move goes to a side.", show_default="0.2")
+    ] = None,
+    step_reward: Annotated[float | None, typer.Option(help="Drawing: what every move pays.", show_default="0")] = None,
     horizon: Annotated[int | None, typer.Option(min=1, help="Plan for so many steps.", show_default="for ever")] = None,
-    using: Annotated[str, typer.Option(metavar="|".join(METHODS), help="The method.")] = "auto",
-    tolerance: Annotated[float, typer.Option(help="How far the values may be from the optimum.")] = 1e-6,
+    using: Annotated[
+        str | None, typer.Option(metavar="|".join(METHODS), help="The method.", show_default="auto")
+    ] = None,
+    tolerance: Annotated[
+        float | None, typer.Option(help="How far the values may be from the optimum.", show_default="1e-6")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -47,19 +65,23 @@ def plan(
     seconds: Annotated[
         float | None, typer.Option(help="POMDP: stop after so long.", show_default="until the gap is reached")
     ] = None,
-    gap: Annotated[float, typer.Option(help="POMDP: how far the bounds may be apart, relative to their size.")] = 1e-3,
+    gap: Annotated[
+        float | None,
+        typer.Option(help="POMDP: how far the bounds may be apart, relative to their size.", show_default="0.001"),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Find the best policy of a known world: prints values and how sure they are, writes a picture and arrays."""
     with one_line_errors():
+        options = {"discount": discount, "slip": slip, "step-reward": step_reward, "using": using}
+        options |= {"tolerance": tolerance, "seconds": seconds, "gap": gap}
+        _refuse_others(_kind(world, horizon), [name for name, value in options.items() if value is not None])
+        if out is not None and not out.parent.is_dir():
+            refuse(f"there is no folder {out.parent} for {out.name}")
         if world.suffix.lower() in PROBLEMS:
-            if using != "auto" or discount is not None:
-                refuse("--using and --discount are for worlds whose state is seen; a POMDP has its own discount")
             _hidden(world, horizon, seconds, gap, out or world.with_suffix(".plan.credo"), force)
             return
-        if seconds is not None:
-            refuse("--seconds is for a .pomdp or .pomdpx file; other worlds are solved to --tolerance")
-        if using not in METHODS:
+        if using is not None and using not in METHODS:
             refuse(f"--using must be one of {', '.join(METHODS)}, found {using!r}")
         picture = out or world.with_suffix(".plan.png")
         if picture.suffix.lower() not in PICTURES:
@@ -72,8 +94,10 @@ def plan(
             refuse(f"there is no file {world}")
         from credo.decide.mdp import solve
 
-        found = read_world(world, discount, slip, step_reward)
-        solved = solve(found, using=_method(using), tolerance=tolerance, horizon=horizon)
+        found = read_world(world, discount, 0.2 if slip is None else slip, step_reward or 0.0)
+        solved = solve(
+            found, using=_method(using or "auto"), tolerance=1e-6 if tolerance is None else tolerance, horizon=horizon
+        )
         _summary(world, solved)
         _write(solved, picture, arrays)
 
@@ -84,11 +108,13 @@ def register(app: typer.Typer) -> None:
 
 
 def read_world(path: Path, discount: float | None, slip: float, step_reward: float) -> "MDP":
-    """The world of a file: arrays where its name ends in .npz, else a drawing."""
+    """The world of a file: arrays where its name ends in .npz, entries where it ends in .mdp, else a drawing."""
     from credo.decide.mdp.model import DISCOUNT, MDP
 
     if not path.is_file() and _is_environment(path):
         return MDP.from_gymnasium(str(path), DISCOUNT if discount is None else discount)
+    if path.suffix.lower() == ".mdp":
+        return MDP.read(path)
     if path.suffix.lower() != ".npz":
         try:
             text = path.read_text(encoding="utf-8")
@@ -112,18 +138,36 @@ def read_world(path: Path, discount: float | None, slip: float, step_reward: flo
     return MDP(held["transitions"], held["rewards"], gamma, terminal=held.get("terminal"), start=held.get("start"))
 
 
+def _kind(world: Path, horizon: int | None) -> str:
+    """Which kind of world it is, by its name; see `HEEDED`."""
+    ending = world.suffix.lower()
+    if ending in PROBLEMS:
+        return "a POMDP" if horizon is None else "a POMDP with a horizon"
+    if not world.is_file() and _is_environment(world):
+        return "a gymnasium environment"
+    return {".npz": "an .npz of arrays", ".mdp": "an .mdp file"}.get(ending, "a drawing")
+
+
+def _refuse_others(kind: str, given: list[str]) -> None:
+    """Refuses options that a kind of world would ignore."""
+    others = [name for name in given if name not in HEEDED[kind]]
+    if others:
+        refuse(f"{kind} does not take --{others[0]}; it takes {', '.join(f'--{name}' for name in HEEDED[kind])}")
+
+
 def _is_environment(world: Path) -> bool:
     """Whether it looks like the name of a gymnasium environment, as FrozenLake-v1 does."""
     return re.fullmatch(r"[\w./-]+-v\d+", str(world)) is not None
 
 
-def _hidden(world: Path, horizon: int | None, seconds: float | None, gap: float, out: Path, force: bool) -> None:
+def _hidden(world: Path, horizon: int | None, seconds: float | None, gap: float | None, out: Path, force: bool) -> None:
     """The plan of a POMDP, with a live line of both bounds."""
     if out.suffix.lower() not in PLANS:
         refuse(f"the plan of a POMDP ends in {', '.join(PLANS)}, found {out.name}")
     refuse_existing([out], force)
     if not world.is_file():
         refuse(f"there is no file {world}")
+    from credo.core.errors import NotConvergedWarning
     from credo.core.files import save
     from credo.decide.mdp import solve
     from credo.decide.pomdp import POMDP
@@ -131,7 +175,9 @@ def _hidden(world: Path, horizon: int | None, seconds: float | None, gap: float,
     pomdp = POMDP.read(world)
     s, a, o = pomdp.shape
     typer.echo(f"{world}: {s:,} states, {a} actions, {o} observations, discount {pomdp.discount:g}")
-    solved = solve(pomdp, gap=gap, horizon=horizon, seconds=seconds, progress=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)  # the notes below say so
+        solved = solve(pomdp, gap=gap, horizon=horizon, seconds=seconds, progress=True)
     typer.echo(
         f"value      from the start between {solved.lower:.6g} and {solved.upper:.6g}, a gap of {solved.gap:.2g}"
     )

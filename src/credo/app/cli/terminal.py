@@ -16,6 +16,8 @@ from typing import NoReturn
 
 import typer
 
+from credo.interrupts import kept_interrupts
+
 ARGUMENTS = (
     "cells|costs|decimal|error|exact|exposure|group|horizon|ignore|kind|level|log|loss|most|seconds|seed|target|test|"
     "threshold|time|trend|value"
@@ -38,6 +40,30 @@ def refuse_existing(paths: list[Path], force: bool) -> None:
         refuse(f"{there[0]} exists already; pass --force to replace it, or another --out")
 
 
+_pressed: list[int] = []
+"""The signals that came."""
+
+
+def press(number: int, frame: object) -> NoReturn:
+    """A signal as `KeyboardInterrupt`."""
+    _pressed.append(number)
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C ends the command inside, wherever it comes: in a callback that drops it, or in an import."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, press)
+    with kept_interrupts():
+        yield
+
+
+def _interrupted() -> NoReturn:
+    typer.echo("credo: interrupted; nothing was written", err=True)
+    raise typer.Exit(130) from None
+
+
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
     """Refusals, and what the operating system refuses, in one line without a traceback."""
@@ -46,8 +72,7 @@ def one_line_errors() -> Iterator[None]:
     except (typer.Exit, typer.Abort):
         raise
     except KeyboardInterrupt:
-        typer.echo("credo: interrupted; nothing was written", err=True)
-        raise typer.Exit(130) from None
+        _interrupted()
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does; silence Python's complaint at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -60,6 +85,8 @@ def one_line_errors() -> Iterator[None]:
         with_what = "its command line" if extra == "cli" else "campaigns"
         refuse(f"{error.name} is not installed; install credo with {with_what}: credo[{extra}]")
     except Exception as error:
+        if _pressed:  # inside of an import, which then fails in its own words
+            _interrupted()
         # Only credo's own errors are expected; importing them costs nothing once something has failed.
         from credo.core.errors import CredoError
 
@@ -87,11 +114,7 @@ def progress() -> Iterator[Callable[[float, str], None]]:
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
     """SIGTERM, which schedulers send before they kill, ends the work inside as Ctrl-C does."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
+    before = signal.signal(signal.SIGTERM, press)
     try:
         yield
     finally:
