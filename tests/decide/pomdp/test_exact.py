@@ -10,7 +10,7 @@ from credo.decide.pomdp import FIB, POMDP, QMDP, AlphaVectors, Limits, ValueIter
 from credo.decide.pomdp.bounds import blind, fib, qmdp
 from credo.decide.pomdp.grid import compositions, triangulate
 from credo.decide.pomdp.policy_files import read
-from credo.errors import DataError, NotConverged
+from credo.errors import DataError, FileError, NotConverged, NotConvergedWarning
 
 
 @pytest.fixture
@@ -106,6 +106,15 @@ def test_a_world_that_ends(random_pomdp):
     assert ValueIteration().plan(p, Limits(), horizon=5).lower == pytest.approx(-3)
 
 
+@pytest.mark.parametrize("method", [QMDP(), FIB()])
+def test_bounds_where_a_policy_never_ends(method):
+    """Going left for ever never ends in the right half; the bound below is that of going right."""
+    left, right = np.array([[0, 0, 1], [0, 1, 0], [0, 0, 1.0]]), np.tile([0, 0, 1.0], (3, 1))
+    p = POMDP([left, right], np.ones((3, 1)), [[-1.0, -2], [-1, -2], [0, 0]], 1.0, start=0)
+    plan = credo.solve(p, using=method)
+    assert (plan.lower, plan.upper) == (pytest.approx(-2), pytest.approx(-1))
+
+
 def test_returns_agree_with_the_value(plan):
     found = plan.simulate(1500, seed=2)
     assert abs(found.mean - plan.lower) < 4.5 * found.standard_error
@@ -133,8 +142,16 @@ def test_files_of_plans(tmp_path, tiger, plan):
     with pytest.raises(DataError, match="written to .alpha or .policy"):
         plan.write(tmp_path / "plan.txt")
     (tmp_path / "bad.alpha").write_text("0\n1 2 3\n")
+    (tmp_path / "nan.alpha").write_text("0\n1 nan\n")
+    with pytest.raises(DataError, match="finite values, found nan"):
+        read(tiger, tmp_path / "nan.alpha")
+    (tmp_path / "bytes.alpha").write_bytes(b"\xff\xfe\n1 2\n")
+    with pytest.raises(DataError, match="not a file of"):
+        read(tiger, tmp_path / "bytes.alpha")
+    with pytest.raises(FileError, match="cannot read .*: No such file"):
+        read(tiger, tmp_path / "none.alpha")
     with pytest.raises(DataError, match="vectors of 2 values"):
-        read(tiger, tmp_path / "bad.alpha")
+        read(tiger, str(tmp_path / "bad.alpha"))
 
 
 def test_the_graph_of_a_plan(plan):
@@ -159,10 +176,30 @@ def test_the_grid():
 def test_what_cannot_be_planned(tiger, random_pomdp):
     with pytest.raises(DataError, match="beliefs, more than"):
         random_pomdp(0, s=8).belief_mdp(40)
-    with pytest.raises(NotConverged, match="of 30 steps"):
+    with pytest.raises(NotConverged, match="max_vectors=1 allows, when .* of 30 steps"):
         ValueIteration(max_vectors=1).plan(random_pomdp(0, s=3, a=3, o=3), Limits(), horizon=30)
     with pytest.raises(DataError, match="takes using="):
         credo.solve(tiger, using=credo.decide.mdp.PolicyIteration())
     stopped = ValueIteration().plan(random_pomdp(0, s=4, a=3, o=2, discount=0.99), Limits(gap=1e-9, seconds=0.3))
     assert stopped.status == "stopped" and stopped.lower <= stopped.upper
     assert isinstance(stopped.vectors, AlphaVectors)
+    assert stopped.notes == ("stopped after 0.3 seconds",)
+    with pytest.warns(NotConvergedWarning, match="max_steps=1 is reached: .* point-based"):
+        assert "max_steps" in credo.solve(tiger, using=ValueIteration(max_steps=1)).notes[0]
+    with pytest.raises(DataError, match="max_vectors must be a whole number"):
+        ValueIteration(max_vectors=0)
+
+
+def test_plans_of_a_horizon(tiger):
+    plan = credo.solve(tiger, horizon=3)
+    assert plan.simulate(10, steps=1).returns.tolist() == [-1.0] * 10
+    assert abs(plan.simulate(2000, steps=30).mean - plan.lower) < 4.5 * plan.simulate(2000).standard_error
+    with pytest.raises(DataError, match="a plan for ever, found one of 3 steps"):
+        plan.graph()
+
+
+def test_beliefs_of_other_problems_are_refused(plan, random_pomdp):
+    with pytest.raises(DataError, match="a state or 2 probabilities, found the shape"):
+        plan.act(random_pomdp(0).belief())
+    with pytest.raises(DataError, match="sum to 1, found -0.1"):
+        plan.value([-0.1, 1.1])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,124 @@ def test_rewards_in_every_form():
     np.testing.assert_allclose(parse(text).rewards, want, atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_statements_in_any_order(seed):
+    """Lines of every form, wildcards and names or numbers, beside the same assignments in dense tables."""
+    random = np.random.default_rng(seed)
+    s, a, o = 4, 3, 3
+    names = {"s": ["up", "down", "T", "a-b"], "a": ["R", "uniform_", "x1"], "o": ["0", "1", "2"]}
+    moves, shows, full = np.tile(np.eye(s), (a, 1, 1)), np.full((a, s, o), 1 / o), np.zeros((a, s, s, o))
+    start = random.dirichlet(np.ones(s)).round(3)
+    start[-1] = 1 - start[:-1].sum()
+    text = "\ufeffdiscount : 0.5\r\nvalues:\tcost#:\r\n" + "".join(
+        f"{kind} : {' '.join(names[kind[0]])}\r\n" for kind in ("states", "actions", "observations")
+    )
+    text += f"start:{' '.join(map(str, start))}\r\nT:*identity\r\nO: * uniform\r\n"
+
+    def pick(kind):
+        k = int(random.integers(-1, len(names[kind])))
+        return ("*", slice(None)) if k < 0 else (random.choice([names[kind][k], str(k)]), k)
+
+    def row(n):
+        return random.permutation(np.append([0.25, 0.75], np.zeros(n - 2)))
+
+    for _ in range(60):
+        which, (act, i), (where, j) = random.choice(list("TOR")), pick("a"), pick("s")
+        table, n = (moves, s) if which == "T" else (shows, o)
+        if which == "R":
+            (to, k), (seen, e) = pick("s"), pick("o")
+            values, depth = random.integers(-9, 9, (s, o)), random.integers(3)
+            if depth == 0:
+                full[i, j] = values
+                text += f"R: {act}:{where} {' '.join(map(str, values.ravel()))}\r\n"
+            elif depth == 1:
+                full[i, j, k] = values[0]
+                text += f"R:{act} : {where} : {to}\t{' '.join(map(str, values[0]))}\n"
+            else:
+                full[i, j, k, e] = values[0, 0]
+                text += f"R : {act} : {where} : {to} : {seen} # 7\n {values[0, 0]}.0e0\n"
+            continue
+        word = random.choice(["uniform", "row", "matrix", "cells", *["identity", "reset"] * (which == "T")])
+        if word == "uniform":
+            table[i, j] = 1 / n
+            text += f"{which}: {act} : {where} uniform\n"
+        elif word == "row":
+            table[i, j] = given = row(n)
+            text += f"{which}: {act} : {where}\n{' '.join(map(str, given))}\n"
+        elif word == "matrix":
+            table[i] = given = np.array([row(n) for _ in range(s)])
+            text += f"{which}: {act}\n" + "\n".join(" ".join(map(str, each)) for each in given) + "\n"
+        elif word == "cells":
+            table[i, j] = np.eye(n)[0]
+            text += f"{which}: {act} : {where} : * 0\n{which}: {act}: {where} : 0 1.\n"
+        elif word == "identity":
+            table[i] = np.eye(s)
+            text += f"T: {act} identity\n"
+        else:
+            table[i, j] = start
+            text += f"T: {act} : {where} reset\n"
+    p = parse(text.removeprefix("\ufeff"))
+    np.testing.assert_allclose([m.toarray() for m in p.transitions], moves, atol=1e-12)
+    np.testing.assert_allclose([m.toarray() for m in p.observations], shows, atol=1e-12)
+    np.testing.assert_allclose(p.rewards, -np.einsum("ast,ato,asto->sa", moves, shows, full), atol=1e-12)
+    np.testing.assert_allclose(p.start, start)
+
+
+def test_byte_order_mark_and_line_ends(tmp_path, tiger, tiger_text):
+    path = tmp_path / "windows.pomdp"
+    path.write_bytes(b"\xef\xbb\xbf" + tiger_text.replace("\n", "\r\n").encode())
+    same(tiger, POMDP.read(path))
+
+
+@pytest.mark.parametrize("ending", ["pomdp", "pomdpx"])
+def test_broken_files_are_refused_in_a_sentence(ending, tmp_path, tiger_text):
+    """Pieces cut off, swapped, doubled, and strange words put in: a sound problem, or a sentence."""
+    random = np.random.default_rng(0)
+    path, refused = tmp_path / f"p.{ending}", 0
+    strange = [
+        "nan",
+        "1e400",
+        "-0.5",
+        "1_0",
+        "²",
+        "٣",
+        "*",
+        "*-",
+        ":",
+        "identity",
+        "99999999999",
+        "\x00",
+        "null",
+        "reset",
+    ]
+    for _ in range(300):
+        pieces = re.findall(r"<[^>]*>|[^<>\s]+|\s+", tiger_text if ending == "pomdp" else FACTORED)
+        i, j = random.integers(len(pieces), size=2)
+        how = random.integers(5)
+        if how == 0:
+            pieces = pieces[:i]
+        elif how == 1:
+            pieces[i], pieces[j] = pieces[j], pieces[i]
+        elif how == 2:
+            del pieces[i]
+        else:
+            pieces.insert(i, pieces[j] if how == 3 else f" {random.choice(strange)} ")
+        path.write_text("".join(pieces), encoding="utf-8")
+        said = ""
+        try:
+            p = POMDP.read(path)
+        except DataError as error:
+            said = str(error)
+            refused += 1
+        assert "\n" not in said
+        if not said:
+            assert np.isfinite(p.rewards).all()
+            for matrix in (*(m.toarray() for m in (*p.transitions, *p.observations)), p.start[None]):
+                assert (matrix >= 0).all()
+                np.testing.assert_allclose(matrix.sum(axis=1), 1)
+    assert refused > 100
+
+
 def test_written_and_read_again(tmp_path, tiger, random_pomdp):
     for p in (tiger, random_pomdp(0, 4, 3, 3)):
         for ending in ("pomdp", "pomdpx"):
@@ -115,6 +234,20 @@ def test_written_and_read_again(tmp_path, tiger, random_pomdp):
         ("states: a a", r"line 1: expected states that differ, found 'a'"),
         ("T: 0 identity", r"line 1: expected the section states first"),
         (HEAD[14:] + REST, "has no discount"),
+        ("discount: 1_0", r"line 1: expected 1 numbers of the discount, found '1_0'"),
+        ("discount: 1.5\n" + HEAD[14:] + REST, "discount"),
+        (HEAD + "start: 0.5 nan 0.5\n", r"line 6: expected one of the 3 states, found '0.5'"),
+        (HEAD + REST + "R: * : * : * : * 1e400", r"line 8: expected 1 numbers of a reward, found '1e400'"),
+        (HEAD + "T: ² identity", r"line 6: expected one of the 2 actions, found '²'"),
+        ("states: a * b\n", r"line 1: expected names of states, or how many there are, found '\*'"),
+        ("states: -3\n", r"line 1: expected names of states, or how many there are, found '-3'"),
+        ("states: 99999999999\n", r"line 1: expected at most 50,000,000 states"),
+        (
+            "states: 100000\nactions: 9\nobservations: 2\nT: * uniform",
+            r"line 4: expected at most .* 90,000,000,000 are",
+        ),
+        (HEAD + REST + "states: d\n", r"line 8: expected the section states once, found 'states'"),
+        (HEAD + "T: 0 reset\nstart: a\n", r"line 7: expected the start before the first reset, found 'start'"),
         (HEAD + REST + "T: 0 : b : b 0.7", r"found 0.7 \(off by -0.3\) for action '0' from state 'b'; 1 rows"),
         (HEAD + "T: * identity\nO: 0 uniform", r"observation .* found 0 .* for action '1' in state 'a'; 3 rows"),
     ],
@@ -208,6 +341,24 @@ def test_factors_are_expanded(tmp_path):
         ("<ProbTable>uniform", "<ProbTable>0.5 0.5 0.5", "InitialStateBelief must sum to 1, found the sum 1.5"),
         ("<NumValues>3</NumValues>", "", "a StateVar needs"),
         ("act where_1 ore_0<", "act where_1 ore_1<", "depend on each other"),
+        ("0.5 0.25 0.25", "-0.5 0.75 0.75", "'ore_1' must hold probabilities, found -0.5"),
+        ("0.5 0.25 0.25", "0.5 0.5 nan", "must be 3 numbers, found '0.5 0.5 nan'"),
+        ("<NumValues>3<", "<NumValues>99999999999<", "'?ore_1'? must have at most"),
+        ('vname="beep"', 'vname="act"', "variables must have names that differ"),
+        ("no yes", "no no", "the values of 'beep' must differ"),
+        (">0.2<", ">much<", "a Terminal in the diagram of 'beep' must be a number, found 'much'"),
+        ("<Terminal>0.5</Terminal>", "", "a Edge with 0 elements inside"),
+        (
+            '<SubDAG type="uniform" var="beep"/>',
+            '<SubDAG type="persistent" var="beep"/>',
+            "persistent .* needs a state",
+        ),
+        (
+            '<Node var="beep"><Edge val="no"><Terminal>0.2</Terminal></Edge>',
+            '<Node var="beep"><Edge val="no"><SubDAG type="template" idref="much"/></Edge>',
+            "refers to itself",
+        ),
+        ('<?xml version="1.0"?>', '<?xml version="1.0" encoding="klingon"?>', "unknown encoding"),
     ],
 )
 def test_bad_factors(old, new, sentence, tmp_path):

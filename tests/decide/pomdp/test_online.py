@@ -83,12 +83,19 @@ def test_what_a_search_falls_back_on(tiger):
 
 
 def test_values_below_a_history_are_bounds(tiger):
-    """Beyond the plan and below the upper bound: what the search finds of a POMDP lies between."""
-    world = BeliefWorld(tiger, 0.05)
+    """Each is Bellman's backup of those below it, beyond the plan and below the upper bound; more search, no less."""
+    world = BeliefWorld(tiger, 0.0)
     lower, upper = world.trials.bounds(world.trials.root)
-    agent = POMCP(simulations=400, depth=15).begin(world)
-    agent.act()
-    assert lower - 1e-9 <= agent.root.value <= upper + 1.0
+    agent, floors = POMCP(simulations=200, depth=15).begin(world), [lower]
+    for _ in range(3):
+        agent.act()
+        floors.append(agent.root.floor)
+    assert floors == sorted(floors)
+    assert lower + 1 < floors[-1] <= upper + 1e-9
+    root, listen = agent.root, agent.root.actions.index(0)
+    below = [root.children[0, seen].floor for seen in (0, 1)]
+    assert root.means[listen] == pytest.approx(-1 + 0.95 * np.mean(below), abs=1e-9)
+    assert root.floor == pytest.approx(max(lower, *(m for m, n in zip(root.means, root.counts, strict=True) if n)))
     state, seen, reward, _ = world.step(world.trials.root, 0, np.random.default_rng(0))
     assert (reward, seen in (0, 1)) == (-1.0, True)
     assert sorted(state.belief.tolist()) == pytest.approx([0.15, 0.85])
@@ -148,6 +155,8 @@ def test_a_state_space_model():
     assert agent.act() == -1.0
     agent = agent.observed(-1.0, 2.1)
     assert abs(np.mean(agent.belief) - 2.0) < 0.3
+    with pytest.raises(DataError, match="what is seen must be finite numbers, found nan"):
+        agent.observed(-1.0, np.nan)
     for seen in (1.0, 0.1):
         agent = agent.observed(-1.0, seen)
     assert agent.act() == 0.0
@@ -188,6 +197,46 @@ def test_what_it_does_not_take(tiger):
         DESPOT().begin(blank).act()
     with pytest.raises(DataError, match="simulations"):
         POMCP(simulations=0).begin(tiger).act()
+    with pytest.raises(DataError, match="exploration must be"):
+        POMCP(exploration=np.nan).begin(Doors()).act()
+    with pytest.raises(DataError, match="seed must be"):
+        POMCP().begin(Doors(), seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "sentence"),
+    [
+        ("actions", (), "Doors must have actions, a tuple of their names"),
+        ("discount", 2.0, "discount of Doors must lie between 0 and 1"),
+        ("step", lambda *_: (0, 0, 1.0), "must return .state, seen, reward, over., found .0, 0, 1.0"),
+        ("step", lambda *_: (0, 0, np.nan, False), "the reward of Doors must be a finite number, found nan"),
+        ("step", lambda *_: (0, [1], 1.0, False), r"what is seen in Doors must be hashable, .* found \[1\]"),
+    ],
+)
+def test_worlds_that_lack_something(part, value, sentence):
+    world = Doors()
+    setattr(world, part, value)
+    with pytest.raises(DataError, match=sentence):
+        POMCP().begin(world)
+
+
+def test_particles_with_a_likelihood():
+    """Those whose episode is over have no weight; where none agrees there is a warning."""
+
+    class Ends(Doors):
+        chance = 1.0
+
+        def step(self, state, action, random):
+            return state, 0, 0.0, state == 1
+
+        def likelihood(self, seen, action, states):
+            return np.full(len(states), self.chance)
+
+    world, random = Ends(), np.random.default_rng(0)
+    assert set(world.updated([0, 1] * 20, 0, 0, random)) == {0}
+    world.chance = 0.0
+    with pytest.warns(RepairedWarning, match="none of 4 particles agrees"):
+        assert len(world.updated([0, 1, 0, 1], 0, 0, random)) == 4
 
 
 # ── learning
@@ -208,8 +257,10 @@ def test_from_a_hidden_markov_model_with_inputs():
     np.testing.assert_allclose(p.transitions[1].toarray(), chains[1])
     assert (np.diag(p.transitions[0].toarray()) > 0.75).all()
     assert (np.diag(p.transitions[1].toarray()) < 0.25).all()
-    with pytest.raises(DataError, match=r"takes a credo.InputHMM, .* found HMM"):
+    with pytest.raises(DataError, match=r"takes an InputHMM .* found HMM"):
         POMDP.from_hmm(credo.HMM(2), [[0.0]], [0, 0])
+    with pytest.raises(DataError, match="inputs must have 1 columns, .* found 2"):
+        POMDP.from_hmm(hmm, np.eye(2), np.eye(2))
 
 
 def test_counts_grow_by_an_episode(tiger):
@@ -220,6 +271,19 @@ def test_counts_grow_by_an_episode(tiger):
     np.testing.assert_allclose(after.mean.transitions[0].toarray().sum(axis=1), 1)
     with pytest.raises(DataError, match="as many"):
         belief.condition([0], [0, 1])
+    named = belief.condition(["listen", "listen", "open-left"], ["hear-left", "hear-left", "hear-right"], seed=3)
+    np.testing.assert_array_equal(named.moves, after.moves)
+    with pytest.raises(DataError, match="no action 0.5"):
+        belief.condition([0.5], [0])
+    with pytest.raises(DataError, match="must not both be zero"):
+        POMDPBelief.around(tiger, 0.0, 0.0)
+    with pytest.raises(DataError, match="floor must be"):
+        POMDPBelief.around(tiger, 1.0, -0.1)
+
+
+def test_where_it_ends_is_known():
+    p = POMDP(np.full((3, 1, 3), 1 / 3), np.full((3, 2), 0.5), [1.0, 1.0, 0.0], terminal=[2])
+    assert POMDPBelief.around(p).sample(seed=1).terminal.tolist() == [False, False, True]
 
 
 @pytest.mark.slow

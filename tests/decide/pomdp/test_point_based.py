@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import credo
-from credo.decide.pomdp import FIB, HSVI, PBVI, POMDP, QMDP, SARSOP, Perseus, point_based
+from credo.decide.pomdp import FIB, HSVI, PBVI, POMDP, QMDP, SARSOP, Perseus, ValueIteration, point_based
 from credo.errors import DataError, NotConvergedWarning
 
 
@@ -162,6 +162,9 @@ def test_ctrl_c_gives_the_plan_so_far(tiger):
         ({"seconds": -1}, "seconds must be positive"),
         ({"criterion": "average"}, "criterion must be 'discounted'"),
         ({"using": SARSOP(), "horizon": 3}, "cannot use SARSOP"),
+        ({"using": QMDP(), "seconds": 3}, "QMDP does not take seconds="),
+        ({"using": ValueIteration(), "memory": 1e6}, "ValueIteration does not take memory="),
+        ({"horizon": 3, "gap": 0.1}, "with a horizon does not take gap="),
     ],
 )
 def test_bad_questions(options, sentence, tiger):
@@ -172,6 +175,36 @@ def test_bad_questions(options, sentence, tiger):
 def test_a_plan_of_another_problem_is_refused(tiger, random_pomdp):
     with pytest.raises(DataError, match="for the same problem"):
         credo.solve(tiger, start=credo.solve(random_pomdp(0), gap=0.1))
+
+
+def test_a_plan_of_other_numbers_is_refused(tiger):
+    """As many states, actions and observations, but other rewards: the bounds would be wrong."""
+    parts = list(tiger.transitions), list(tiger.observations)
+    with pytest.raises(DataError, match="for the same problem"):
+        credo.solve(POMDP(*parts, tiger.rewards / 10, 0.95), start=credo.solve(tiger, gap=0.1))
+    seen = credo.solve(credo.MDP.from_drawing(".G", discount=0.9))
+    with pytest.raises(DataError, match="must be a plan of a POMDP, found DiscountedPlan"):
+        credo.solve(tiger, start=seen)
+    with pytest.raises(DataError, match="FIB does not take start="):
+        credo.solve(tiger, using=FIB(), start=seen)
+
+
+def test_bad_settings():
+    with pytest.raises(DataError, match="beliefs must be a whole number"):
+        PBVI(beliefs=0)
+    with pytest.raises(DataError, match="seed must be a whole number"):
+        Perseus(seed=-1)
+
+
+def test_beliefs_that_are_too_few(tiger):
+    with pytest.warns(NotConvergedWarning, match="no more to gain: .* give PBVI more beliefs="):
+        credo.solve(tiger, using=PBVI(beliefs=1))
+
+
+def test_the_gap_does_not_depend_on_the_unit_of_rewards(random_pomdp):
+    p = random_pomdp(3, s=2)
+    plan = credo.solve(POMDP(list(p.transitions), list(p.observations), p.rewards * 1e-12, p.discount), gap=0.01)
+    assert plan.status == "converged" and plan.gap <= 0.01
 
 
 def test_an_mdp_takes_none_of_these():

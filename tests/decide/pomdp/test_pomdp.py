@@ -146,6 +146,7 @@ def test_vectors_of_blocks():
         ({"start": "nowhere"}, "no state 'nowhere'"),
         ({"states": ["a", "a"]}, "differently"),
         ({"transition": "tiger"}, "must be an array"),
+        ({"transition": [EYE.tolist(), HALF.tolist()]}, "could be an array or a list of matrices; use numpy.array"),
     ],
 )
 def test_bad_input(change, sentence):

@@ -21,6 +21,8 @@ MOST_NODES = 40
 
 def plan(plan: DiscountedPlan, *, ax: Axes | None = None) -> Axes:
     """A gridworld as a grid, another world as a graph where it has few states, else its values in order."""
+    if not isinstance(plan.world, MDP):
+        raise DataError("plan draws plans of an MDP; belief_values and belief_run draw those of a POMDP")
     if plan.world.cells is not None:
         return grid(plan, ax=ax)
     if plan.world.shape[0] <= MOST_NODES:

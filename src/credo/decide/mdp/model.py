@@ -5,6 +5,7 @@ Control", volume II.
 """
 
 import functools
+import os
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, SupportsFloat
 
@@ -108,6 +109,13 @@ class MDP(Problem):
         from credo.decide.mdp.sources import from_gymnasium
 
         return from_gymnasium(env, discount)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> "MDP":
+        """The world of an `.mdp` file in Cassandra's format; of a POMDP's file, that of somebody who sees the state."""
+        from credo.decide.pomdp.model import POMDP
+
+        return POMDP.read(path).mdp
 
     @classmethod
     def from_drawing(

@@ -17,7 +17,7 @@ from credo.decide.pomdp.belief import BeliefState
 from credo.decide.pomdp.methods import SARSOP, Limits
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
-from credo.decide.pomdp.simulators import FiniteWorld, Generator, Moved, Policy, World
+from credo.decide.pomdp.simulators import FiniteWorld, Generator, Lookahead, Moved, Policy, World
 from credo.decide.pomdp.vectors import INSIDE
 
 MEMORY = 1.0e9
@@ -34,6 +34,7 @@ class Outcomes(NamedTuple):
     reward: float
     known: list[float | None]
     """The values of nodes whose bounds meet."""
+    ahead: Lookahead
 
 
 class BeliefWorld(World):
@@ -48,6 +49,7 @@ class BeliefWorld(World):
             self._search.begun = point_based.clock()  # the bounds that it begins with are not counted
             self._search.run()
         self.trials = self._search.trials
+        self.trials.children(self.trials.root, 0)  # numba compiles, before the clock of a step runs
         self._outcomes: dict[tuple[Any, int], Outcomes] = {}
 
     @property
@@ -66,14 +68,16 @@ class BeliefWorld(World):
             after = self.trials.children(node, action)
             bounds = [self.trials.bounds(child) for child in after.nodes]
             known = [low if self._search.limits.closed(low, high) else None for low, high in bounds]
-            sums = list(accumulate(after.probabilities.tolist()))
-            found = Outcomes(sums, after.nodes, after.observations, after.reward, known)
+            chances = after.probabilities.tolist()
+            value = after.reward + self.discount * sum(p * low for p, (low, _) in zip(chances, bounds, strict=True))
+            ahead = Lookahead(value, dict(zip(after.observations, chances, strict=True)))
+            found = Outcomes(list(accumulate(chances)), after.nodes, after.observations, after.reward, known, ahead)
             self._outcomes[node, action] = found
         return found
 
     def step(self, state: Any, action: int, random: Generator) -> tuple[Any, int, float, bool]:
         """A belief that follows; it is over where its value is known, which is then paid."""
-        sums, nodes, observations, reward, known = self.outcomes(state, action)
+        sums, nodes, observations, reward, known, _ = self.outcomes(state, action)
         k = min(bisect_right(sums, random.random() * sums[-1]), len(nodes) - 1)
         value = known[k]
         if value is None:
@@ -82,11 +86,15 @@ class BeliefWorld(World):
 
     def step_many(self, states: Any, action: int, random: Generator) -> Moved:
         """Of scenarios that share their belief."""
-        sums, nodes, observations, reward, _ = self.outcomes(states[0], action)
+        sums, nodes, observations, reward, *_ = self.outcomes(states[0], action)
         n = len(states)
         k = np.minimum(np.searchsorted(sums, random.random(n) * sums[-1], side="right"), len(nodes) - 1).tolist()
         after, seen = [nodes[each] for each in k], [observations[each] for each in k]
         return Moved(after, seen, np.full(n, reward), np.zeros(n, dtype=bool))
+
+    def lookahead(self, state: Any, action: int) -> Lookahead:
+        """By the probabilities of what may be seen."""
+        return self.outcomes(state, action).ahead
 
     def worth(self, state: Any) -> list[int]:
         """Actions whose upper bound is at least the lower bound of the belief."""

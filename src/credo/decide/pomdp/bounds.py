@@ -33,13 +33,13 @@ def qmdp(pomdp: POMDP) -> Bound:
     return world.backup(ceiling).T
 
 
-def fib(pomdp: POMDP, above: Bound | None = None) -> Bound:
+def fib(pomdp: POMDP) -> Bound:
     """α(a, s) = r(s, a) + γ Σₒ maxₐ' Σₛ' P(o | a, s') P(s' | s, a) α(a', s'): the state is seen one step late.
 
     Like modified policy iteration: the best a' of every (s, a, o) is held for some sweeps, which cost one action each.
     The residual δ of the last full sweep is paid for, γδ/(1 - γ), so that it is a bound.
     """
-    ceiling = alpha = qmdp(pomdp) if above is None else above
+    ceiling = alpha = qmdp(pomdp)
     joint = Joint(pomdp)
     gamma, reward = pomdp.discount, pomdp.rewards.T
     small = TOLERANCE * _scale(pomdp)
@@ -121,7 +121,8 @@ def plan_of_bound(pomdp: POMDP, table: Bound, method: str) -> "AlphaPlan":
     from credo.decide.pomdp.vectors import AlphaVectors
 
     vectors = AlphaVectors.dense(table, np.arange(len(table)))
-    upper, lower = float((table @ pomdp.start).max()), float((blind(pomdp) @ pomdp.start).max())
+    below = np.where(pomdp.start > 0, blind(pomdp), 0.0)  # -inf where a policy never ends, perhaps out of reach
+    upper, lower = float((table @ pomdp.start).max()), float((below @ pomdp.start).max())
     note = "the values are an upper bound; what acting by them earns is between the bounds, or below: simulate it"
     return AlphaPlan(pomdp, vectors.actions, upper - lower, 1, "stopped", method, vectors, lower, upper, notes=(note,))
 

@@ -1,39 +1,41 @@
-"""Cassandra's `.pomdp` files: a preamble of names, then T, O and R entries, of which the last one counts.
+"""Cassandra's `.pomdp` and `.mdp` files: a preamble of names, then T, O and R entries, of which the last one counts.
 
 https://pomdp.org/code/pomdp-file-spec.html. Entries are kept as numbers of sparse cells, never as dense tables: what a
 row or a matrix says takes the place of all that was said of it before.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 
-from credo.core.errors import DataError, FileError
-from credo.core.files import replacing
+from credo.core.errors import DataError
+from credo.core.files import bytes_of, replacing
 from credo.decide.pomdp.model import POMDP, entries_of
 
 ROUNDING = 1e-4
 """Rows of files may be off by so much, as their numbers are rounded; they are divided by their sums."""
+LARGEST = 50_000_000
+"""States times actions, or numbers of one table, that a file may ask for."""
 SECTIONS = ("discount", "values", "states", "actions", "observations", "start", "T", "O", "R")
-TOKEN = re.compile(r"[^\s:]+|:")
+TOKEN = re.compile(r"[^\s:*]+|[:*]")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def read(path: Path) -> POMDP:
-    """The problem of a file."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    return parse(text, path.name)
+    """The problem of a file; in an `.mdp` there need be no observations, and then nothing is seen."""
+    text = bytes_of(path).decode("utf-8-sig", errors="replace")
+    return parse(text, path.name, {"observations": ("nothing",)} if path.suffix.lower() == ".mdp" else {})
 
 
-def parse(text: str, name: str = "the text") -> POMDP:
-    """The problem of a text in Cassandra's format; `name` is what errors call it."""
-    return _Parser(text, name).problem()
+def parse(text: str, name: str = "the text", names: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> POMDP:
+    """The problem of a text in Cassandra's format; `name` is for errors, `names` are those its preamble may omit."""
+    return _Parser(text, name, names).problem()
 
 
 class Cells:
@@ -72,16 +74,18 @@ class Cells:
 class _Parser:
     """Reads token after token; `at` is the next one."""
 
-    def __init__(self, text: str, name: str) -> None:
+    def __init__(self, text: str, name: str, names: Mapping[str, tuple[str, ...]]) -> None:
         self.name = name
         self.text = re.sub(r"#[^\n]*", "", text)
         self.tokens: list[str] = TOKEN.findall(self.text)
         self.at = 0
-        self.names: dict[str, tuple[str, ...]] = {}
-        self.numbers: dict[str, dict[str, int]] = {}
+        self.names = dict(names)
+        self.numbers = {kind: {word: k for k, word in enumerate(words)} for kind, words in names.items()}
         self.discount: float | None = None
         self.sign = 1.0
         self.start: np.ndarray | None = None
+        self.resets = False
+        """Whether some line went back to the start."""
         self.rewards: list[tuple[tuple[int | None, ...], float]] = []
         self.cells: dict[str, Cells] = {}
 
@@ -134,10 +138,11 @@ class _Parser:
         try:
             out = np.array(given, dtype=float)
         except ValueError:
-            for k, token in enumerate(given):
-                if not _is_number(token):
-                    self.fail(f"expected {n} numbers of {what}", self.at + k)
-            raise
+            out = np.array([np.nan])
+        plain = "".join(given)
+        if not (np.isfinite(out).all() and plain.isascii() and "_" not in plain):  # Python takes 1_0 and ٣ for numbers
+            wrong = [not NUMBER.fullmatch(token) or not np.isfinite(float(token)) for token in given]
+            self.fail(f"expected {n} numbers of {what}", self.at + wrong.index(True))
         if len(given) < n:
             self.at = len(self.tokens)
             self.fail(f"expected {n} numbers of {what}, of which there are {len(given)}")
@@ -152,7 +157,7 @@ class _Parser:
         known = self.numbers[kind]
         if token in known:
             return known[token]
-        if token.isdigit() and int(token) < len(known):
+        if is_count(token) and int(token) < len(known):
             return int(token)
         self.at -= 1
         self.fail(f"expected one of the {len(known)} {kind}")
@@ -207,7 +212,14 @@ class _Parser:
         else:
             first = self.at
             given = self.words()
-            if len(given) == 1 and given[0].isdigit():
+            if section in self.names:
+                self.fail(f"expected the section {section} once", first - 2)
+            for k, word in enumerate(given):
+                if word == "*" or (NUMBER.fullmatch(word) and not is_count(word)):
+                    self.fail(f"expected names of {section}, or how many there are", first + k)
+            if len(given) == 1 and is_count(given[0]):
+                if len(given[0]) > len(str(LARGEST)) or int(given[0]) > LARGEST:
+                    self.fail(f"expected at most {LARGEST:,} {section}", first)
                 given = [str(k) for k in range(int(given[0]))]
             if not given:
                 self.fail(f"expected the {section} or how many there are")
@@ -226,6 +238,8 @@ class _Parser:
     def begin(self) -> None:
         """start: probabilities, uniform, a state; start include: states; start exclude: states."""
         self.ready()
+        if self.resets:
+            self.fail("expected the start before the first reset", self.at - 1)
         how = self.take("':'") if self.peek() in ("include", "exclude") else ""
         self.colon()
         s, first = len(self.names["states"]), self.at
@@ -236,7 +250,7 @@ class _Parser:
         if not how and given == ["uniform"]:
             self.start = np.full(s, 1 / s)
             return
-        if not how and len(given) == s and all(_is_number(word) for word in given) and (s > 1 or given != ["0"]):
+        if not how and len(given) == s and all(NUMBER.fullmatch(word) for word in given) and (s > 1 or given != ["0"]):
             self.at = first
             probs = self.floats(s, "the start")
             if abs(probs.sum() - 1) > ROUNDING or (probs < 0).any():
@@ -253,12 +267,16 @@ class _Parser:
         self.start = flags / flags.sum()
 
     def table(self, which: str) -> sp.csr_array:
-        """What was said with T or O."""
-        return self._cells(which).matrix()
+        """What was said with T or O; one observation need not be said."""
+        cells = self._cells(which)
+        rows, columns = cells.shape
+        return cells.matrix() if cells.chunks or columns > 1 else sp.csr_array(np.ones((rows, 1)))
 
     def _cells(self, which: str) -> Cells:
         if which not in self.cells:
             s, a = len(self.names["states"]), len(self.names["actions"])
+            if a * s > LARGEST:
+                self.fail(f"expected at most {LARGEST:,} states times actions, {a * s:,} were announced")
             self.cells[which] = Cells(a * s, s if which == "T" else len(self.names["observations"]))
         return self.cells[which]
 
@@ -285,7 +303,7 @@ class _Parser:
         if len(where) == 3:
             value = self.floats(1, "a probability")
             to = np.arange(columns) if where[2] is None else np.array([where[2]])
-            cells.say(np.repeat(rows, len(to)), np.tile(to, len(rows)), np.repeat(value, len(rows) * len(to)))
+            self.alike(cells, rows, to, np.repeat(value, len(to)))
             return
         word = self.peek()
         cells.clear(rows)
@@ -302,6 +320,7 @@ class _Parser:
             if which != "T":
                 self.fail("reset is for transitions", self.at - 1)
             line = np.full(s, 1 / s) if self.start is None else self.start
+            self.resets = True
         elif len(where) == 2:
             line = self.floats(columns, "a row")
         else:
@@ -311,7 +330,16 @@ class _Parser:
                 cells.say(action * s + i, j, table[i, j])
             return
         to = np.flatnonzero(line)
-        cells.say(np.repeat(rows, len(to)), np.tile(to, len(rows)), np.tile(line[to], len(rows)))
+        self.alike(cells, rows, to, line[to])
+
+    def alike(self, cells: Cells, rows: Int[np.ndarray, " n"], to: Int[np.ndarray, " m"], probs: np.ndarray) -> None:
+        """The same probabilities in each of some rows."""
+        if len(rows) * len(to) > LARGEST:
+            self.fail(
+                f"expected at most {LARGEST:,} probabilities of one line, {len(rows) * len(to):,} are meant",
+                self.at - 1,
+            )
+        cells.say(np.repeat(rows, len(to)), np.tile(to, len(rows)), np.tile(probs, len(rows)))
 
     def reward(self, where: list[int | None]) -> None:
         """A number, a row over observations, or a matrix over next states and observations."""
@@ -397,9 +425,6 @@ def write(pomdp: POMDP, path: Path) -> Path:
     return path
 
 
-def _is_number(token: str) -> bool:
-    try:
-        float(token)
-    except ValueError:
-        return False
-    return True
+def is_count(token: str) -> bool:
+    """Whether a token is a whole number; str.isdigit alone takes ² for one."""
+    return token.isascii() and token.isdigit()

@@ -52,7 +52,7 @@ class Search:
         while node.depth < self.depth:
             if node.children is None:
                 self.expand(node)
-            uppers = self.uppers(node)
+            uppers = self.totals(node, "upper")
             children = node.children[int(np.argmax(uppers))]  # type: ignore[index]
             excess = {seen: child.upper - child.lower - self.slack(child) for seen, child in children.items()}
             if not excess or max(excess.values()) <= 0:
@@ -61,8 +61,8 @@ class Search:
             path.append(node)
         for each in reversed(path):
             if each.children is not None:
-                each.upper = min(each.upper, max(each.default, max(self.uppers(each))))
-                each.lower = max(each.default, max(self.lowers(each)))
+                each.upper = min(each.upper, max(each.default, max(self.totals(each, "upper"))))
+                each.lower = max(each.default, max(self.totals(each, "lower")))
 
     def slack(self, node: Node) -> float:
         """The gap that is good enough: its share of what is left at the root."""
@@ -86,17 +86,11 @@ class Search:
                 }
             )
 
-    def uppers(self, node: Node) -> list[float]:
-        """The upper bound of each action."""
+    def totals(self, node: Node, bound: str) -> list[float]:
+        """The "upper" or "lower" bound of each action."""
         assert node.children is not None
         each = zip(node.branches, node.children, strict=True)
-        return [paid + sum(child.upper for child in children.values()) for paid, children in each]
-
-    def lowers(self, node: Node) -> list[float]:
-        """The lower bound of each action."""
-        assert node.children is not None
-        each = zip(node.branches, node.children, strict=True)
-        return [paid + sum(child.lower for child in children.values()) for paid, children in each]
+        return [paid + sum(getattr(child, bound) for child in children.values()) for paid, children in each]
 
 
 @dataclass(frozen=True)
@@ -124,6 +118,6 @@ class DESPOT(OnlinePlanner):
             done += 1
             if top.upper - top.lower <= 1e-6 * max(abs(top.upper), 1e-12):
                 break
-        if top.children is None or top.default >= max(search.lowers(top)):
+        if top.children is None or top.default >= max(lowers := search.totals(top, "lower")):
             return top.default_action
-        return int(np.argmax(search.lowers(top)))
+        return int(np.argmax(lowers))

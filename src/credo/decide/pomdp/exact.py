@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 from credo.core.checks import check_count
 from credo.core.errors import DataError, NotConverged
 from credo.decide.pomdp.bounds import blind, fib
-from credo.decide.pomdp.methods import Limits, ValueIteration
+from credo.decide.pomdp.methods import Limits, ValueIteration, warn_stopped
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.vectors import AlphaVectors
@@ -40,12 +40,12 @@ class Stage(NamedTuple):
 
 
 class TooMuch(Exception):
-    """The time or the number of vectors that was allowed is used up."""
+    """The time or the number of vectors that was allowed is used up: which."""
 
 
 def value_iteration(pomdp: POMDP, method: ValueIteration, limits: Limits, horizon: int | None = None) -> AlphaPlan:
     """Backups until the bounds are as close as asked for, or as many as there are steps."""
-    s = pomdp.shape[0]
+    s, limits = pomdp.shape[0], limits.within(pomdp)
     backup = Backup(pomdp, limits.seconds, method.max_vectors)
     corners = np.eye(s)
     if horizon is not None:
@@ -55,7 +55,8 @@ def value_iteration(pomdp: POMDP, method: ValueIteration, limits: Limits, horizo
         raise DataError("exact value iteration needs a discount below 1, or a horizon; leave using= out")
     lows = blind(pomdp)
     stage = Stage(lows, np.arange(len(lows)), corners)
-    gamma, upper, status, done = pomdp.discount, float((fib(pomdp) @ pomdp.start).max()), "stopped", 0
+    gamma, upper, done = pomdp.discount, float((fib(pomdp) @ pomdp.start).max()), 0
+    reason = f"max_steps={method.max_steps} is reached"
     try:
         while done < method.max_steps:
             done += 1
@@ -67,15 +68,18 @@ def value_iteration(pomdp: POMDP, method: ValueIteration, limits: Limits, horizo
             if limits.progress is not None:
                 limits.progress(lower, upper, time.monotonic() - backup.began)
             if limits.closed(lower, upper):
-                status = "converged"
+                reason = ""
                 break
             stage = backup.at_points(stage)
-    except TooMuch:
-        pass
+    except TooMuch as error:
+        reason = str(error)
     vectors = AlphaVectors.dense(stage.vectors, stage.actions)
     lower = float((stage.vectors @ pomdp.start).max())
-    upper = max(upper, lower)
-    return AlphaPlan(pomdp, stage.actions, upper - lower, done, status, "incremental pruning", vectors, lower, upper)
+    upper, status = max(upper, lower), "stopped" if reason else "converged"
+    if reason and not reason.startswith("stopped after"):
+        warn_stopped(reason, lower, upper, "allow more, or take a point-based method, which most problems need")
+    found = (pomdp, stage.actions, upper - lower, done, status, "incremental pruning", vectors, lower, upper)
+    return AlphaPlan(*found, notes=(reason,) * bool(reason))
 
 
 def _finite(pomdp: POMDP, backup: "Backup", last: Stage, horizon: int) -> AlphaPlan:
@@ -84,10 +88,9 @@ def _finite(pomdp: POMDP, backup: "Backup", last: Stage, horizon: int) -> AlphaP
     for k in range(horizon):
         try:
             stages.append(backup.exact(stages[-1]))
-        except TooMuch:
-            raise NotConverged(
-                f"the time or max_vectors was used up after {k} of {horizon} steps; allow more, or a shorter horizon"
-            ) from None
+        except TooMuch as error:
+            done = f"{error}, when {k} of {horizon} steps were done"
+            raise NotConverged(f"{done}; allow more, or a shorter horizon") from None
         lost = backup.lost + pomdp.discount * lost
     sets = [AlphaVectors.dense(each.vectors, each.actions) for each in stages[:0:-1]]
     lower = float((stages[-1].vectors @ pomdp.start).max())
@@ -125,14 +128,14 @@ class Backup:
             total = parts[0]
             for part in parts[1:]:
                 if len(total) * len(part) > 40 * self.most:
-                    raise TooMuch
+                    raise self.too_many()
                 total, points = self.purge((total[:, None] + part[None]).reshape(-1, total.shape[1]), points)
             vectors.append(total + self.pomdp.rewards[:, a])
             actions.append(np.full(len(total), a))
         every, labels = np.concatenate(vectors), np.concatenate(actions)
         kept, points = self.keep(every, points)
         if len(kept) > self.most:
-            raise TooMuch
+            raise self.too_many()
         return Stage(every[kept], labels[kept], points)
 
     def at_points(self, stage: Stage) -> Stage:
@@ -221,7 +224,11 @@ class Backup:
     def check_time(self) -> None:
         """Stops where the time is used up."""
         if time.monotonic() > self.until:
-            raise TooMuch
+            raise TooMuch(f"stopped after {self.until - self.began:g} seconds")
+
+    def too_many(self) -> TooMuch:
+        """More vectors than were allowed."""
+        return TooMuch(f"more vectors are needed than max_vectors={self.most} allows")
 
 
 def pointwise(vectors: Vectors) -> Int[np.ndarray, " k"]:

@@ -5,14 +5,14 @@ Dirichlet laws. Doshi-Velez, Pineau & Roy (2012) and Strens (2000): act for an e
 the posterior.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.checks import ArrayLike, check_array, check_count
+from credo.core.checks import ArrayLike, check_count, check_real, check_table
 from credo.core.errors import DataError
 from credo.decide.mdp.solving import solve
 from credo.decide.pomdp.model import POMDP
@@ -36,11 +36,13 @@ def from_hmm(
     belief knows, or where its sequences begin, averaged over the actions.
     """
     if not isinstance(hmm, InputHMM):
-        raise DataError(f"from_hmm takes a credo.InputHMM, whose inputs are the actions, found {type(hmm).__name__}")
+        found = f"whose inputs are the actions, found {type(hmm).__name__}"
+        raise DataError(f"from_hmm takes an InputHMM (of credo.models.hmm), {found}")
     emission = hmm.emission
     if not isinstance(emission, CategoricalDensity) or emission.probs is None or hmm.transition is None:
         raise DataError("from_hmm needs an HMM that was fitted, with emissions of categories (CategoricalDensity)")
-    table = check_array(inputs, "inputs").astype(float)
+    columns = None if hmm.center is None else len(hmm.center)
+    table = check_table(inputs if np.ndim(inputs) == 2 else np.reshape(inputs, (-1, 1)), "inputs", columns)
     starts, chains = hmm.chain_at(table)
     start = np.asarray(starts).mean(axis=0) if hmm.state is None else np.asarray(hmm.state)
     shows, moves = np.asarray(emission.probs), [np.asarray(chain) for chain in chains]
@@ -64,19 +66,22 @@ class POMDPBelief(eqx.Module):
     """
 
     base: POMDP
-    """Names, rewards, discount and start; its probabilities are not looked at."""
+    """Names, rewards, discount, start and terminal states; its other probabilities are not looked at."""
     moves: Float[np.ndarray, "a s s"]
     shows: Float[np.ndarray, "a s o"]
 
     @classmethod
     def around(cls, guess: POMDP, strength: float = 1.0, floor: float = 0.1) -> "POMDPBelief":
         """Centred on a guess: `strength` observations' worth of its probabilities, and `floor` for everything."""
+        if not check_real(strength, "strength", 0) + check_real(floor, "floor", 0) > 0:
+            raise DataError("strength and floor must not both be zero: there would be no counts to begin with")
         moves = strength * np.stack([m.toarray() for m in guess.transitions]) + floor
         shows = strength * np.stack([m.toarray() for m in guess.observations]) + floor
         return cls(guess, moves, shows)
 
     def sample(self, seed: int = 0) -> POMDP:
         """A model drawn from the belief."""
+        check_count(seed, "seed", 0)
         random = np.random.default_rng(seed)
         moves, shows = (_dirichlet(random, each) for each in (self.moves, self.shows))
         return self._model(moves, shows)
@@ -86,11 +91,14 @@ class POMDPBelief(eqx.Module):
         """The model of the expected probabilities."""
         return self._model(*(each / each.sum(axis=-1, keepdims=True) for each in (self.moves, self.shows)))
 
-    def condition(self, actions: ArrayLike, observations: ArrayLike, *, seed: int = 0) -> "POMDPBelief":
-        """After an episode: the counts of a path of states drawn given what was done and seen."""
-        did, seen = check_array(actions, "actions").astype(int), check_array(observations, "observations").astype(int)
-        if did.shape != seen.shape or did.ndim != 1:
-            raise DataError(f"actions and observations must be as many, found {did.shape} and {seen.shape}")
+    def condition(
+        self, actions: Iterable[Hashable], observations: Iterable[Hashable], *, seed: int = 0
+    ) -> "POMDPBelief":
+        """After an episode: the counts of a path of states drawn given what was done and seen, by names or numbers."""
+        did = np.array([self.base.action(each) for each in actions], dtype=int)
+        seen = np.array([self.base.observation(each) for each in observations], dtype=int)
+        if len(did) != len(seen):
+            raise DataError(f"actions and observations must be as many, found {len(did)} and {len(seen)}")
         path = self._path(self.sample(seed), did, seen, np.random.default_rng((seed, 1)))
         moves, shows = self.moves.copy(), self.shows.copy()
         np.add.at(moves, (did, path[:-1], path[1:]), 1.0)
@@ -105,6 +113,7 @@ class POMDPBelief(eqx.Module):
             base.rewards,
             base.discount,
             base.start,
+            terminal=np.flatnonzero(base.terminal),
             states=base.state_names,
             actions=base.action_names,
             observations=base.observation_names,
@@ -134,7 +143,7 @@ def act_and_learn(
     done = []
     for k in range(episodes):
         plan = solve(belief.sample(seed + k), **{"gap": 0.05, "seconds": 5.0, **limits})
-        draws, believed = Simulator(world, seed + k), plan.world.belief()
+        draws, believed = Simulator(world, seed + k + episodes), plan.world.belief()
         state, did, seen, earned = draws.begin(1), list[int](), list[int](), 0.0
         for t in range(steps):
             action = plan.world.action(plan.act(believed))

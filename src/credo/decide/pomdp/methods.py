@@ -5,11 +5,16 @@ SARSOP: Kurniawati, Hsu & Lee (2008). HSVI: Smith & Simmons (2005). PBVI: Pineau
 pruning: Cassandra, Littman & Zhang (1997).
 """
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
+import numpy as np
+
+from credo.core.checks import check_count
+from credo.core.errors import NotConvergedWarning
 from credo.decide.mdp.problem import Planner, Problem
 from credo.decide.pomdp.model import POMDP
 
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
     from credo.decide.pomdp.plan import AlphaPlan
 
 HORIZON = "solve(horizon=…)"
+Start: TypeAlias = "AlphaPlan | None"
+"""A plan to go on from."""
 
 
 class Limits(NamedTuple):
@@ -29,10 +36,22 @@ class Limits(NamedTuple):
     """Bytes that vectors and the tree may take; trials then go on from a smaller tree, while that helps."""
     progress: Callable[[float, float, float], None] | None = None
     """Called now and then with the lower bound, the upper bound, and the seconds used."""
+    least: float = 1e-6
+    """Smaller values count as zero, to which no gap would be small."""
+
+    def within(self, pomdp: POMDP) -> "Limits":
+        """Those for a problem, where a millionth of the largest reward counts as zero."""
+        return self._replace(least=1e-6 * float(np.abs(pomdp.rewards).max()))
 
     def closed(self, lower: float, upper: float) -> bool:
         """Whether the bounds are as close as asked for."""
-        return upper - lower <= self.gap * max(abs(lower), abs(upper), 1e-6)
+        return upper - lower <= self.gap * max(abs(lower), abs(upper), self.least)
+
+
+def warn_stopped(reason: str, lower: float, upper: float, remedy: str) -> None:
+    """Says that a plan is not what was asked for, and why."""
+    between = f"{reason}: the value of the start is between {lower:.6g} and {upper:.6g}"
+    warnings.warn(f"{between}; {remedy}", NotConvergedWarning, stacklevel=3)
 
 
 @dataclass(frozen=True)
@@ -40,25 +59,24 @@ class POMDPPlanner(Planner[POMDP]):
     """Planners of worlds whose state is hidden."""
 
     problems: ClassVar[type[Problem]] = POMDP
+    heeds: ClassVar[tuple[str, ...]] = ()
+    """Which options of `solve` it heeds, beside horizon= and progress=."""
 
     @abstractmethod
-    def plan(
-        self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: "AlphaPlan | None" = None
-    ) -> "AlphaPlan":
-        """The plan found within the limits; `start` is one to go on from."""
+    def plan(self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: Start = None) -> "AlphaPlan":
+        """The plan found within the limits."""
 
     def solve(self, world: POMDP, tolerance: float, start: object = None) -> "AlphaPlan":
         """The plan whose gap is within the tolerance."""
         return self.plan(world, Limits(gap=tolerance))
 
 
-@dataclass(frozen=True)
 class PointBased(POMDPPlanner):
     """Backups at beliefs that are reached, α-vectors below and a sawtooth above."""
 
-    def plan(
-        self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: "AlphaPlan | None" = None
-    ) -> "AlphaPlan":
+    heeds: ClassVar[tuple[str, ...]] = ("gap", "seconds", "memory", "start")
+
+    def plan(self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: Start = None) -> "AlphaPlan":
         """By the one kernel, with these settings."""
         from credo.decide.pomdp.point_based import solve_points
 
@@ -81,6 +99,9 @@ class PBVI(PointBased):
 
     beliefs: int = 500
 
+    def __post_init__(self) -> None:
+        check_count(self.beliefs, "beliefs")
+
 
 @dataclass(frozen=True)
 class Perseus(PointBased):
@@ -89,14 +110,16 @@ class Perseus(PointBased):
     beliefs: int = 1000
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        check_count(self.beliefs, "beliefs")
+        check_count(self.seed, "seed", 0)
+
 
 @dataclass(frozen=True)
 class QMDP(POMDPPlanner):
     """As if the state were seen from the next step on; its value is an upper bound."""
 
-    def plan(
-        self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: "AlphaPlan | None" = None
-    ) -> "AlphaPlan":
+    def plan(self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: Start = None) -> "AlphaPlan":
         """One vector for each action, Q of the MDP."""
         from credo.decide.pomdp.bounds import plan_of_bound, qmdp
 
@@ -107,9 +130,7 @@ class QMDP(POMDPPlanner):
 class FIB(POMDPPlanner):
     """The fast informed bound: as if the state were seen one step later; its value is an upper bound."""
 
-    def plan(
-        self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: "AlphaPlan | None" = None
-    ) -> "AlphaPlan":
+    def plan(self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: Start = None) -> "AlphaPlan":
         """One vector for each action."""
         from credo.decide.pomdp.bounds import fib, plan_of_bound
 
@@ -124,10 +145,13 @@ class ValueIteration(POMDPPlanner):
 
     max_steps: int = 10_000
     max_vectors: int = 5_000
+    heeds: ClassVar[tuple[str, ...]] = ("gap", "seconds")
 
-    def plan(
-        self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: "AlphaPlan | None" = None
-    ) -> "AlphaPlan":
+    def __post_init__(self) -> None:
+        check_count(self.max_steps, "max_steps")
+        check_count(self.max_vectors, "max_vectors")
+
+    def plan(self, pomdp: POMDP, limits: Limits, horizon: int | None = None, start: Start = None) -> "AlphaPlan":
         """Backups of all vectors until the gap is closed, or for the horizon."""
         from credo.decide.pomdp.exact import value_iteration
 

@@ -154,6 +154,11 @@ class POMDP(Problem):
         over, begin = self.terminal, self.start
         return MDP(moves, self.rewards, self.discount, terminal=over, start=begin, states=names[0], actions=names[1])
 
+    def same_dynamics(self, other: "POMDP") -> bool:
+        """Whether actions move, show and pay as they do in another problem; names and start may differ."""
+        fields = ["moves", "move_indices", "move_indptr", "shows", "show_indices", "show_indptr", "rewards", "discount"]
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in fields)
+
     def belief(self, start: Any = None) -> "BeliefState":
         """What is known of the state: at the start, or the probabilities (or the state) given."""
         from credo.decide.pomdp.belief import BeliefState
@@ -197,7 +202,8 @@ class POMDP(Problem):
         if probs.shape != (s,):
             raise DataError(f"{what} must be a state or {s} probabilities, found the shape {probs.shape}")
         if not (probs >= 0).all() or abs(probs.sum() - 1) > SUM_TOLERANCE:
-            raise DataError(f"{what} must hold probabilities that sum to 1, found the sum {probs.sum():.9g}")
+            found = f"{probs.min():.9g}" if (probs < 0).any() else f"the sum {probs.sum():.9g}"
+            raise DataError(f"{what} must hold probabilities that sum to 1, found {found}")
         return probs / probs.sum()
 
     def check_ending(self) -> None:
@@ -245,8 +251,9 @@ def matrices(given: Any, what: str, form: str, actions: int | None = None) -> li
     if sp.issparse(given):
         given = [given] * (actions or 1)
     listed = list(given) if isinstance(given, list | tuple) else []
-    if listed and all(sp.issparse(m) or (isinstance(m, np.ndarray) and m.ndim == 2) for m in listed):
-        return [sp.csr_array(m, dtype=float) for m in listed]
+    nested = any(isinstance(m, list | tuple) for m in listed)
+    if listed and not nested and all(np.ndim(m) == 2 for m in listed):
+        return [sp.csr_array(m if sp.issparse(m) else np.asarray(m, dtype=float)) for m in listed]
     try:
         table = np.asarray(given, dtype=float)
     except (TypeError, ValueError):
@@ -255,6 +262,9 @@ def matrices(given: Any, what: str, form: str, actions: int | None = None) -> li
         return [sp.csr_array(table)] * actions
     if table.ndim != 3 or 0 in table.shape:
         raise DataError(f"{what} must be an array {form} or a list of matrices, found the shape {table.shape}")
+    if nested and table.shape[0] == table.shape[1]:
+        both = "which could be an array or a list of matrices; use numpy.array(…) around the one or the other"
+        raise DataError(f"{what} must be an array {form} or a list of matrices, found lists of {table.shape}, {both}")
     return [sp.csr_array(table[:, k]) for k in range(table.shape[1])]
 
 

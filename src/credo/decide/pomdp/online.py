@@ -24,14 +24,17 @@ from credo.core.errors import DataError
 from credo.decide.pomdp.belief_world import BeliefWorld
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan, Returns
-from credo.decide.pomdp.simulators import FiniteWorld, Generator, GymWorld, Policy, World
+from credo.decide.pomdp.simulators import FiniteWorld, Generator, GymWorld, Lookahead, Policy, World, check_world
 
 BATCH, PILOTS = 64, 10
 """States drawn from the belief at once, and episodes from which a default policy is chosen."""
 
 
 class Node:
-    """A history: how often it was visited, and for each action worth trying how often, with what mean return."""
+    """A history: how often it was visited, and for each action worth trying how often, with what mean return.
+
+    `floor` is what is earned at least from here on: by a plan without a search, or by the best action tried.
+    """
 
     __slots__ = ("actions", "children", "counts", "floor", "means", "visits")
 
@@ -50,8 +53,8 @@ class Node:
 
     @property
     def value(self) -> float:
-        """The mean return of the action tried most often (the robust maximum of Coulom 2006), or the floor."""
-        return max(self.floor, self.means[self.counts.index(max(self.counts))])
+        """The mean return of the action tried most often (the robust maximum of Coulom 2006)."""
+        return self.means[self.counts.index(max(self.counts))]
 
 
 class Agent(NamedTuple):
@@ -101,6 +104,7 @@ class OnlinePlanner(ABC):
         """The agent at the start of an episode, in a POMDP, a `World` or a gymnasium environment."""
         if self.seconds is not None:
             check_real(self.seconds, "seconds", 0)
+        check_count(seed, "seed", 0)
         check_real(self.beforehand, "beforehand", 0)
         check_count(self.depth, "depth")
         check_count(self.particles, "particles")
@@ -114,7 +118,7 @@ class OnlinePlanner(ABC):
         world, totals = self.world_of(problem), []
         stage = world.stage
         for k in range(n):
-            random = np.random.default_rng((seed, k))
+            random = np.random.default_rng((seed, k, 1))  # not that of an agent
             state, agent, total = stage.begin(random), self.begin(world, seed=seed + k), 0.0
             for t in range(steps):
                 action = agent.choose()
@@ -137,6 +141,7 @@ class OnlinePlanner(ABC):
         if plan is not None and not isinstance(problem, BeliefWorld):
             raise DataError(f"rollout can be a plan only in a POMDP, found {type(problem).__name__}; give a function")
         if isinstance(problem, World):
+            check_world(problem)
             return problem
         if isinstance(problem, str) or (hasattr(problem, "reset") and hasattr(problem, "action_space")):
             return GymWorld(problem)
@@ -168,8 +173,13 @@ class POMCP(OnlinePlanner):
 
     `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the range of what simulations
     have returned, as Silver & Veness do. What is passed up from a history is not the mean return of all that was tried
-    below, but that of what was tried most: less is lost by exploring. `simulations` are made where there are no
-    `seconds`.
+    below, but that of what was tried most: less is lost by exploring. Where probabilities are known it is expected:
+
+        Q(h, a) = r(b, a) + γ Σₒ P(o | b, a) V(hao),    V(h) = max(floor(h), maxₐ Q(h, a))
+
+    (the full backups of Keller & Helmert 2013, "Trial-based heuristic tree search"), in which V is a lower bound: what
+    a plan earns where the search has not been, so that searching longer does not believe in luck. `simulations` are
+    made where there are no `seconds`.
     """
 
     simulations: int = 1000
@@ -178,6 +188,8 @@ class POMCP(OnlinePlanner):
     def search(self, world: World, belief: Any, random: Generator, root: Node) -> int:
         """Simulations from states of the belief, until the time or their number is used up."""
         check_count(self.simulations, "simulations")
+        if self.exploration is not None:
+            check_real(self.exploration, "exploration", 0)
         until, done, low, high = self.clock(), 0, math.inf, -math.inf
         policy = self.default(world, belief, random)
         while (done < self.simulations) if self.seconds is None else (time.monotonic() < until or not done):
@@ -198,18 +210,17 @@ class POMCP(OnlinePlanner):
     def _simulate(
         self, world: World, state: Any, node: Node, c: float, policy: Policy | None, random: Generator
     ) -> float:
-        """Down the tree, an estimate at its edge, and the returns back up."""
-        path: list[tuple[Node, int]] = []
-        rewards: list[float] = []
+        """Down the tree, an estimate at its edge, and back up; gives the return of this one simulation."""
+        path: list[tuple[Node, int, Hashable, float, Lookahead | None]] = []
         total = 0.0
         for level in range(self.depth):
             if not node.actions:
                 node.open(world.worth(state), world.floor(state)[0])
             k = choice(node, c)
             action = node.actions[k]
+            ahead = world.lookahead(state, action)
             state, seen, reward, over = world.step(state, action, random)
-            path.append((node, k))
-            rewards.append(reward)
+            path.append((node, k, seen, reward, ahead))
             if over:
                 break
             child = node.children.get((action, seen))
@@ -218,12 +229,19 @@ class POMCP(OnlinePlanner):
                 total = world.value(state, self.depth - level - 1, random, policy)
                 break
             node = child
-        for (at, k), reward in zip(reversed(path), reversed(rewards), strict=True):
+        passed, gained = total, 0.0
+        for at, k, seen, reward, ahead in reversed(path):
             total = reward + world.discount * total
             at.visits += 1
             at.counts[k] += 1
-            at.means[k] += (total - at.means[k]) / at.counts[k]
-            total = at.value
+            if ahead is None:
+                at.means[k] += (reward + world.discount * passed - at.means[k]) / at.counts[k]
+                passed = at.value
+            else:
+                at.means[k] = at.means[k] if at.counts[k] > 1 else ahead.value
+                at.means[k] += world.discount * ahead.chances.get(seen, 0.0) * gained
+                gained = max(at.means[k] - at.floor, 0.0)
+                at.floor += gained
         return total
 
 

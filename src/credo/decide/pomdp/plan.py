@@ -72,7 +72,7 @@ class AlphaPlan(Plan[POMDP]):
         return self.world.action_names[int(self._at(t).actions[which[0]])]
 
     def value(self, belief: Any = None, t: int = 0) -> float:
-        """What is earned from a belief on, at least; maxᵢ αᵢ·b."""
+        """What is earned from a belief on, at least (by QMDP and FIB: at most); maxᵢ αᵢ·b."""
         return float(self._at(t).best(self._row(belief))[0][0])
 
     def simulate(self, n: int = 1000, *, seed: int = 0, steps: int | None = None) -> Returns:
@@ -106,7 +106,7 @@ class AlphaPlan(Plan[POMDP]):
         return Run(np.array(beliefs), np.array(where), *columns)
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the vectors in the format of the ending: `.policy` (APPL's XML) or `.alpha` (pomdp-solve's text)."""
+        """Writes the vectors as `.policy` (APPL's XML) or `.alpha` (pomdp-solve's text); of the first step alone."""
         from credo.decide.pomdp.policy_files import write
 
         return write(self, Path(path))
@@ -115,6 +115,9 @@ class AlphaPlan(Plan[POMDP]):
         """The policy as a graph: nodes are vectors reached from the start, edges say what is seen on the way."""
         from credo.decide.pomdp.policy_graph import policy_graph
 
+        check_count(depth, "depth", 0)
+        if self.later:
+            raise DataError(f"the graph is of a plan for ever, found one of {1 + len(self.later)} steps; use act(…, t)")
         return policy_graph(self, depth)
 
     # ── inside
@@ -126,16 +129,15 @@ class AlphaPlan(Plan[POMDP]):
         return self.vectors if t == 0 else self.later[t - 1]
 
     def _row(self, belief: Any) -> sp.csr_array:
-        world = self.world
-        if isinstance(belief, BeliefState):
-            return sp.csr_array(belief.probs[None])
-        return sp.csr_array((world.start if belief is None else world.distribution(belief, "belief"))[None])
+        given = belief.probs if isinstance(belief, BeliefState) else self.world.start if belief is None else belief
+        return sp.csr_array(self.world.distribution(given, "belief")[None])
 
     def _steps(self, steps: int | None) -> int:
-        if self.later:
-            return 1 + len(self.later)
         if steps is not None:
             check_count(steps, "steps")
+        if self.later:
+            return min(steps or LONGEST, 1 + len(self.later))
+        if steps is not None:
             return int(steps)
         gamma = self.world.discount
         return LONGEST if gamma == 1 else 1 if gamma == 0 else min(LONGEST, int(np.log(FADED) / np.log(gamma)) + 1)

@@ -8,7 +8,6 @@ nothing; large ones in the form compiled by numba, where it is installed.
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import cycle
@@ -16,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from credo.core.errors import DataError, NotConvergedWarning
+from credo.core.errors import DataError
 from credo.decide.pomdp.bounds import blind, fib
-from credo.decide.pomdp.methods import HSVI, PBVI, Limits, Perseus, PointBased
+from credo.decide.pomdp.methods import HSVI, PBVI, Limits, Perseus, PointBased, warn_stopped
 from credo.decide.pomdp.mixed_observability import blocks_of
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
@@ -56,13 +55,13 @@ class Search:
 
     def __init__(self, pomdp: POMDP, method: PointBased, limits: Limits) -> None:
         pomdp.check_ending()
-        self.pomdp, self.method, self.limits, self.begun = pomdp, method, limits, clock()
+        self.pomdp, self.method, self.limits, self.begun = pomdp, method, limits.within(pomdp), clock()
         self.blocks = blocks_of(pomdp.transitions, pomdp.observations, pomdp.rewards, pomdp.discount, pomdp.start)
         blocks = self.blocks
         self.informed = np.ascontiguousarray(fib(pomdp).T[blocks.state])
         self.below = [(row[blocks.state], a) for a, row in enumerate(blind(pomdp)) if np.isfinite(row).all()]
         self.notes: list[str] = []
-        self.rounds = 0
+        self.rounds, self.remedy = 0, "solve(pomdp, start=plan) goes on from here"
         small = len(blocks.state) <= SMALL
         self.compiled = not small and self._numba()
         self.trials: Any = self._kernel()
@@ -80,7 +79,11 @@ class Search:
         if self.compiled:
             from credo.decide.pomdp.compiled_trials import CompiledTrials
 
-            return CompiledTrials(self.blocks, self.below, self.informed)
+            begun = clock()
+            trials = CompiledTrials(self.blocks, self.below, self.informed)
+            trials.trial(np.inf)  # the start alone: numba compiles, which is not of the time asked for
+            self.begun += clock() - begun
+            return trials
         return Trials(self.blocks, self.below, self.informed)
 
     def run(self) -> str:
@@ -95,6 +98,7 @@ class Search:
                 if self.limits.seconds is not None and now - self.begun >= self.limits.seconds:
                     return f"stopped after {self.limits.seconds:g} seconds"
                 if self.trials.size > self.limits.memory and not self._forgets():
+                    self.remedy = f"give more memory=; {self.remedy}"
                     return f"the memory limit of {self.limits.memory:.3g} bytes is reached"
                 if time.process_time() > self.patience:
                     self.patience = np.inf
@@ -106,6 +110,7 @@ class Search:
                     self.limits.progress(self.trials.lower, self.trials.upper, now - self.begun)
                     told = now
                 if next(work, None) is None:
+                    self.remedy = f"give {type(self.method).__name__} more beliefs=, or leave using= out"
                     return "its beliefs have no more to gain"
                 self.rounds += 1
         return ""
@@ -162,10 +167,10 @@ class Search:
 
     def resume(self, start: AlphaPlan) -> None:
         """Takes over both bounds of a plan of the same problem."""
-        above = start.above
-        same = isinstance(above, Sawtooth) and len(above.state) == len(self.blocks.state)
-        if not same or (above.state != self.blocks.state).any() or start.world.shape != self.pomdp.shape:
-            raise DataError("start must be a plan that a point-based method found for the same problem")
+        above, blocks = start.above, self.blocks
+        same = isinstance(above, Sawtooth) and start.world.same_dynamics(self.pomdp)
+        if not same or not (np.array_equal(above.state, blocks.state) and np.array_equal(above.first, blocks.first)):
+            raise DataError("the plan to go on from must be one that a point-based method found for the same problem")
         self._adopt([(values, actions) for _, values, actions in start.vectors.tables], above)
 
     def renew(self) -> None:
@@ -193,12 +198,8 @@ class Search:
         """What was found, with a warning where nobody asked to stop there."""
         lower, upper = float(self.trials.lower), float(max(self.trials.upper, self.trials.lower))
         if reason and (self.limits.seconds is None or not reason.startswith("stopped after")):
-            warnings.warn(
-                f"{reason}: the value of the start is between {lower:.6g} and {upper:.6g}; "
-                "solve(pomdp, start=plan) goes on from here",
-                NotConvergedWarning,
-                stacklevel=2,
-            )
+            warn_stopped(reason, lower, upper, self.remedy)
+        self.trials.forget()  # what follows needs room for a copy of the rest
         found = self.trials.vectors()
         states = [self.blocks.state[a:b] for a, b in zip(self.blocks.first[:-1], self.blocks.first[1:], strict=True)]
         vectors = AlphaVectors.of_blocks(states, [v for v, _ in found], [a for _, a in found], self.pomdp.shape[0])

@@ -4,13 +4,14 @@
 for each: the action, and the value that the part of the state has that is seen (always 0 here), then the values.
 """
 
+import os
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from credo.core.errors import DataError, FileError
-from credo.core.files import replacing
+from credo.core.errors import DataError
+from credo.core.files import bytes_of, replacing
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.vectors import AlphaVectors
@@ -43,12 +44,10 @@ def write(plan: AlphaPlan, path: Path) -> Path:
     return path
 
 
-def read(pomdp: POMDP, path: Path) -> AlphaVectors:
+def read(pomdp: POMDP, path: str | os.PathLike[str]) -> AlphaVectors:
     """The vectors of a file, for a problem."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    path = Path(path)
+    text = bytes_of(path).decode("utf-8", errors="replace")
     try:
         if path.suffix.lower() == ".policy":
             found = [(each.get("action", ""), each.text or "") for each in ET.fromstring(text).iter("Vector")]
@@ -59,6 +58,8 @@ def read(pomdp: POMDP, path: Path) -> AlphaVectors:
         table = np.array([row.split() for _, row in found], dtype=float)
     except (ValueError, ET.ParseError) as error:
         raise DataError(f"{path.name} is not a file of α-vectors: {error}") from None
+    if not np.isfinite(table).all():
+        raise DataError(f"{path.name} must hold finite values, found {table[~np.isfinite(table)][0]}")
     s, a, _ = pomdp.shape
     if table.ndim != 2 or table.shape[1] != s or not len(table) or actions.min() < 0 or actions.max() >= a:
         raise DataError(f"{path.name} must hold vectors of {s} values with actions below {a}, found {table.shape}")

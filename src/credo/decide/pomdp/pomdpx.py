@@ -8,6 +8,7 @@ are fully observed are part of what is observed.
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -16,9 +17,9 @@ import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 
-from credo.core.errors import DataError, FileError
-from credo.core.files import replacing
-from credo.decide.pomdp.cassandra import ROUNDING
+from credo.core.errors import DataError
+from credo.core.files import bytes_of, replacing
+from credo.decide.pomdp.cassandra import LARGEST, ROUNDING, is_count
 from credo.decide.pomdp.model import POMDP
 
 Assigned = dict[str, np.ndarray]
@@ -45,16 +46,15 @@ class Table(NamedTuple):
 
 def read(path: Path) -> POMDP:
     """The problem of a file."""
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    text = bytes_of(path)
     if not text.strip():
         raise DataError(f"{path.name} is empty; a .pomdpx file is an XML document")
     try:
         root = ET.fromstring(text)
     except ET.ParseError as error:
         raise DataError(f"{path.name}, line {error.position[0]}: not well-formed XML: {error}") from None
+    except (LookupError, ValueError) as error:
+        raise DataError(f"{path.name}: not XML that can be read: {error}") from None
     try:
         return _Reader(root).problem()
     except DataError as error:
@@ -72,11 +72,12 @@ class _Reader:
         self.actions = [_variable(each, "vname", "a") for each in listed.iter("ActionVar")]
         if not self.states or not self.actions:
             raise DataError("a problem needs a StateVar and an ActionVar at least")
-        self.values: dict[str, tuple[str, ...]] = {}
-        for each in (*self.states, *self.shown, *self.actions):
-            self.values[each.name] = each.values
-            if each.before:
-                self.values[each.before] = each.values
+        every = [*self.states, *self.shown, *self.actions, *(v._replace(name=v.before) for v in self.states)]
+        self.values = {each.name: each.values for each in every}
+        if len(self.values) < len(every):
+            raise DataError(f"variables must have names that differ, found {[each.name for each in every]}")
+        for kind in (self.states, self.shown, self.actions):
+            _check_size([len(v.values) for v in kind], ", ".join(v.name for v in kind))
 
     def problem(self) -> POMDP:
         """Start, transitions, observations and rewards, expanded."""
@@ -128,11 +129,7 @@ class _Reader:
 
     def discount(self) -> float:
         """The discount."""
-        text = (_need(self.root, "Discount").text or "").strip()
-        try:
-            return float(text)
-        except ValueError:
-            raise DataError(f"Discount must be a number, found {text!r}") from None
+        return float(_floats(_need(self.root, "Discount").text, "Discount", 1)[0])
 
     def start(self, before: Assigned, sizes: tuple[int, ...]) -> Float[np.ndarray, " s"]:
         """The product of what is said of each variable."""
@@ -172,13 +169,17 @@ class _Reader:
         for each in axes:
             if each not in self.values:
                 raise DataError(f"there is no variable {each!r} (of the table of {name!r})")
-        numbers = np.zeros([len(self.values[each]) for each in axes])
+        shape = [len(self.values[each]) for each in axes]
+        _check_size(shape, f"the table of {name!r}")
+        numbers = np.zeros(shape)
         given = _need(part, "Parameter")
         if given.get("type", "TBL") != "TBL":
             _Diagram(self, given, axes, name).fill(numbers)
-            return Table(parents, name, numbers)
-        for entry in given.iter("Entry"):
-            self.fill(numbers, axes, name, entry)
+        else:
+            for entry in given.iter("Entry"):
+                self.fill(numbers, axes, name, entry)
+        if not reward and numbers.min() < 0:
+            raise DataError(f"the table of {name!r} must hold probabilities, found {numbers.min():g}")
         return Table(parents, name, numbers)
 
     def fill(self, numbers: np.ndarray, axes: Sequence[str], name: str, entry: ET.Element) -> None:
@@ -186,25 +187,20 @@ class _Reader:
         words = (_need(entry, "Instance").text or "").split()
         if len(words) != len(axes):
             raise DataError(f"an Instance of {name!r} needs {len(axes)} words ({' '.join(axes)}), found {words}")
-        index = tuple(slice(None) if w in "*-" else self.value(x, w) for x, w in zip(axes, words, strict=True))
-        shape = [len(self.values[x]) if w == "-" else 1 for x, w in zip(axes, words, strict=True) if w in "*-"]
+        wild = ("*", "-")
+        index = tuple(slice(None) if w in wild else self.value(x, w) for x, w in zip(axes, words, strict=True))
+        shape = [len(self.values[x]) if w == "-" else 1 for x, w in zip(axes, words, strict=True) if w in wild]
         listed = entry.find("ProbTable" if entry.find("ProbTable") is not None else "ValueTable")
-        text = ("" if listed is None else listed.text or "").split()
-        free = [n for n in shape if n > 1]
-        if text == ["uniform"]:
+        text = "" if listed is None else listed.text or ""
+        free = [len(self.values[x]) for x, w in zip(axes, words, strict=True) if w == "-"]
+        if text.split() == ["uniform"] and name in axes:
             numbers[index] = 1 / len(self.values[name])
-        elif text == ["identity"]:
+        elif text.split() == ["identity"]:
             if len(free) != 2 or free[0] != free[1]:
                 raise DataError(f"identity in the table of {name!r} needs two '-' of one size, found {words}")
             numbers[index] = np.eye(free[0]).reshape(shape)
         else:
-            try:
-                found = np.array(text, dtype=float)
-            except ValueError:
-                raise DataError(f"the table of {name!r} at {' '.join(words)} must hold numbers, found {text}") from None
-            if found.size != int(np.prod(shape)):
-                want = int(np.prod(shape))
-                raise DataError(f"the table of {name!r} at {' '.join(words)} needs {want} numbers, found {found.size}")
+            found = _floats(text, f"the table of {name!r} at {' '.join(words)}", prod(shape))
             numbers[index] = found.reshape(shape)
 
     def value(self, variable: str, word: str) -> int:
@@ -227,32 +223,47 @@ class _Diagram:
 
     def fill(self, numbers: np.ndarray) -> None:
         """Walks along all edges."""
-        self.walk(next(iter(self.dag)), {}, numbers)
+        try:
+            self.walk(self.below(self.dag), {}, numbers)
+        except RecursionError:
+            raise DataError(f"the diagram of {self.name!r} has a SubDAGTemplate that refers to itself") from None
+
+    def below(self, element: ET.Element) -> ET.Element:
+        """The one element inside of another."""
+        if len(element) != 1:
+            raise DataError(
+                f"the diagram of {self.name!r} has a {element.tag} with {len(element)} elements inside, not 1"
+            )
+        return element[0]
 
     def walk(self, node: ET.Element, fixed: dict[str, int], numbers: np.ndarray) -> None:
         """What is below a node, where some variables have values already."""
         index = tuple(fixed.get(x, slice(None)) for x in self.axes)
         if node.tag == "Terminal":
-            numbers[index] = float(node.text or "nan")
+            numbers[index] = _floats(node.text, f"a Terminal in the diagram of {self.name!r}", 1)[0]
         elif node.tag == "Node":
             variable = node.get("var", "")
             if variable not in self.axes:
                 raise DataError(f"the diagram of {self.name!r} asks for {variable!r}, which is no parent of it")
             for edge in node.findall("Edge"):
                 value = self.reader.value(variable, edge.get("val", ""))
-                self.walk(next(iter(edge)), {**fixed, variable: value}, numbers)
+                self.walk(self.below(edge), {**fixed, variable: value}, numbers)
         elif node.tag == "SubDAG":
             kind, variable = node.get("type", ""), node.get("var", self.name)
+            if variable not in self.axes:
+                raise DataError(f"the diagram of {self.name!r} names {variable!r}, which is not in its table")
             if kind == "uniform":
                 numbers[index] = 1 / len(self.reader.values[variable])
             elif kind == "deterministic":
                 self.one(numbers, {**fixed, variable: self.reader.value(variable, node.get("val", ""))}, fixed)
             elif kind == "persistent":
-                before = next(v.before for v in self.reader.states if v.name == variable)
+                before = next((v.before for v in self.reader.states if v.name == variable), "")
+                if before not in self.axes:
+                    raise DataError(f"persistent in the diagram of {self.name!r} needs a state and its value before")
                 for value in range(len(self.reader.values[variable])):
                     self.one(numbers, {**fixed, before: value, variable: value}, {**fixed, before: value})
             elif kind == "template" and node.get("idref", "") in self.parts:
-                self.walk(next(iter(self.parts[node.get("idref", "")])), fixed, numbers)
+                self.walk(self.below(self.parts[node.get("idref", "")]), fixed, numbers)
             else:
                 raise DataError(f"the diagram of {self.name!r} has a SubDAG of an unknown kind {kind!r}")
         else:
@@ -351,16 +362,40 @@ def _need(parent: ET.Element, tag: str) -> ET.Element:
     return found
 
 
+def _floats(text: str | None, what: str, n: int) -> Float[np.ndarray, " n"]:
+    """The n finite numbers of a text."""
+    words = (text or "").split()
+    try:
+        found = np.array(words, dtype=float)
+    except ValueError:
+        found = np.array([np.nan])
+    if not np.isfinite(found).all():
+        raise DataError(f"{what} must be {f'{n} numbers' if n > 1 else 'a number'}, found {' '.join(words)[:60]!r}")
+    if len(found) != n:
+        raise DataError(f"{what} needs {n} numbers, found {len(found)}")
+    return found
+
+
+def _check_size(lengths: Sequence[int], what: str) -> None:
+    if prod(lengths) > LARGEST:
+        raise DataError(f"{what} must have at most {LARGEST:,} values together, found {prod(lengths):,}")
+
+
 def _variable(element: ET.Element, name: str, letter: str) -> Variable:
     listed, count = element.find("ValueEnum"), element.find("NumValues")
     if listed is not None:
         values = tuple((listed.text or "").split())
-    elif count is not None and (count.text or "").strip().isdigit():
-        values = tuple(f"{letter}{k}" for k in range(int((count.text or "0").strip())))
+    elif count is not None and is_count((count.text or "").strip()):
+        many = int((count.text or "").strip()[:20])
+        _check_size([many], element.get(name, ""))
+        values = tuple(f"{letter}{k}" for k in range(many))
     else:
         values = ()
-    if not values or not element.get(name):
-        raise DataError(f"a {element.tag} needs {name}= and a ValueEnum or NumValues")
+    needed = ("vnamePrev", name) if element.tag == "StateVar" else (name,)
+    if not values or not all(element.get(each) for each in needed):
+        raise DataError(f"a {element.tag} needs {'= and '.join(needed)}= and a ValueEnum or NumValues")
+    if len(set(values)) < len(values):
+        raise DataError(f"the values of {element.get(name)!r} must differ, found {' '.join(values)[:60]}")
     seen = element.get("fullyObs", "false").strip().lower() == "true"
     return Variable(element.get(name, ""), values, element.get("vnamePrev", ""), seen)
 

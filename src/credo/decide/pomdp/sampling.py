@@ -1,43 +1,67 @@
 """Many episodes of a POMDP side by side: draws from sparse rows, and Bayes' rule for a sparse matrix of beliefs."""
 
+from bisect import bisect_right
+
 import numpy as np
 import scipy.sparse as sp
 from jaxtyping import Float, Int
 
+from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.decide.pomdp.model import POMDP
 
 Numbers = Int[np.ndarray, " n"]
 
 
+class Rows:
+    """Sparse rows of probabilities, of which columns are drawn: a uniform number between the running sums at the row's
+    ends finds one."""
+
+    def __init__(self, probs: Float[np.ndarray, " n"], indices: Numbers, indptr: Int[np.ndarray, " rows"]) -> None:
+        self.total, self.indices, self.indptr = np.cumsum(probs), indices, indptr
+        self._views = tuple(np.ascontiguousarray(each).data for each in (self.total, indices, indptr))
+
+    def draw(self, rows: Numbers, random: np.random.Generator) -> Numbers:
+        """A column of each row."""
+        low, high = self.indptr[rows], self.indptr[rows + 1]
+        below = np.where(low > 0, self.total[low - 1], 0.0)
+        at = below + random.random(len(rows)) * (self.total[high - 1] - below)
+        return self.indices[np.clip(np.searchsorted(self.total, at, side="right"), low, high - 1)]
+
+    def draw_one(self, row: int, random: np.random.Generator) -> int:
+        """A column of one row: a search of a tree takes many, one after the other."""
+        total, indices, indptr = self._views
+        low, high = indptr[row], indptr[row + 1]
+        below = total[low - 1] if low else 0.0
+        at = bisect_right(total, below + random.random() * (total[high - 1] - below), low, high)
+        return int(indices[min(at, high - 1)])
+
+
 class Simulator:
-    """Draws s' ~ P(s' | s, a) and o ~ P(o | a, s') of many pairs at once."""
+    """Draws s' ~ P(s' | s, a) and o ~ P(o | a, s') of many pairs at once, or of one."""
 
     def __init__(self, pomdp: POMDP, seed: int = 0) -> None:
-        self.pomdp = pomdp
+        check_count(seed, "seed", 0)
         self.random = np.random.default_rng(seed)
-        self.terminal = pomdp.terminal
-        self._moves = np.cumsum(pomdp.moves)
-        self._shows = np.cumsum(pomdp.shows)
+        self.start, self.rewards, self.terminal = pomdp.start, pomdp.rewards, pomdp.terminal
+        self._moves = Rows(pomdp.moves, pomdp.move_indices, pomdp.move_indptr)
+        self._shows = Rows(pomdp.shows, pomdp.show_indices, pomdp.show_indptr)
 
-    def begin(self, n: int, probs: Float[np.ndarray, " s"] | None = None) -> Numbers:
-        """States drawn from the start, or from these probabilities."""
-        law = self.pomdp.start if probs is None else probs
-        return self.random.choice(len(law), size=n, p=law)
+    def begin(self, n: int) -> Numbers:
+        """States drawn from the start."""
+        return self.random.choice(len(self.start), size=n, p=self.start)
 
     def step(self, states: Numbers, actions: Numbers) -> tuple[Numbers, Numbers, Float[np.ndarray, " n"]]:
         """Next states, what is observed, and rewards."""
-        p, s = self.pomdp, len(self.pomdp.start)
-        after = self._draw(self._moves, p.move_indptr, p.move_indices, actions * s + states)
-        seen = self._draw(self._shows, p.show_indptr, p.show_indices, actions * s + after)
-        return after, seen, p.rewards[states, actions]
+        s = len(self.start)
+        after = self._moves.draw(actions * s + states, self.random)
+        return after, self._shows.draw(actions * s + after, self.random), self.rewards[states, actions]
 
-    def _draw(self, total: np.ndarray, indptr: np.ndarray, indices: np.ndarray, rows: Numbers) -> Numbers:
-        """A column of each row: a uniform number between the running sums at the row's ends finds it."""
-        low, high = indptr[rows], indptr[rows + 1]
-        below = np.where(low > 0, total[low - 1], 0.0)
-        at = np.searchsorted(total, below + self.random.random(len(rows)) * (total[high - 1] - below), side="right")
-        return indices[np.clip(at, low, high - 1)]
+    def step_one(self, state: int, action: int) -> tuple[int, int, float]:
+        """The same of one pair."""
+        first = action * len(self.start)
+        after = self._moves.draw_one(first + state, self.random)
+        return after, self._shows.draw_one(first + after, self.random), float(self.rewards[state, action])
 
 
 class Filter:

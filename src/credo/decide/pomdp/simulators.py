@@ -7,7 +7,7 @@ gymnasium environment (its copies are the states), and a `StateSpaceModel`, whos
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,15 @@ class Moved(NamedTuple):
     """What can be looked up, one for each."""
     rewards: Float[np.ndarray, " n"]
     over: np.ndarray
+
+
+class Lookahead(NamedTuple):
+    """What an action is expected to be worth, by what is earned at least from where it leads."""
+
+    value: float
+    """r(b, a) + γ Σₒ P(o | b, a) floor(bao)."""
+    chances: Mapping[Hashable, float]
+    """P(o | b, a)."""
 
 
 class World(ABC):
@@ -73,6 +82,10 @@ class World(ABC):
     def floor(self, state: Any) -> tuple[float, int]:
         """What is earned at least from a state, and by which action; -inf where it is not known."""
         return -np.inf, 0
+
+    def lookahead(self, state: Any, action: int) -> Lookahead | None:
+        """One step ahead, where probabilities are known; None where they are not."""
+        return None
 
     def defaults(self, policy: Policy | None) -> list[Policy | None]:
         """What to do where a search knows no better: the policy given, or random actions and one action for ever."""
@@ -146,13 +159,15 @@ class World(ABC):
         """
         n = len(belief)
         moved = self.step_many(belief, action, random)
+        wanted = self.code(seen)
         weights = self.likelihood(seen, action, moved.states)
         if weights is not None:
-            total = float(np.sum(weights))
-            chances = np.full(n, 1 / n) if not total > 0 else np.asarray(weights) / total
-            return self.chosen(moved.states, random.choice(n, size=n, p=chances))
+            weights = np.where(moved.over, 0.0, weights)
+            total = float(weights.sum())
+            if total > 0:
+                return self.chosen(moved.states, random.choice(n, size=n, p=weights / total))
+            return self._surprised(moved, wanted)
         found: list[Any] = []
-        wanted = self.code(seen)
         for attempt in range(TRIES):
             agree = np.flatnonzero([each == wanted for each in moved.seen] & ~moved.over)
             found += [moved.states[k] for k in agree.tolist()]
@@ -161,14 +176,18 @@ class World(ABC):
             again = [self.nearby(each, random) for each in belief] if attempt >= TRIES // 2 else belief
             moved = self.step_many(again, action, random)
         if not found:
-            warnings.warn(
-                f"none of {n} particles agrees with the observation {wanted!r}, which the belief leaves out; use more "
-                "particles, or give the world a likelihood",
-                RepairedWarning,
-                stacklevel=3,
-            )
-            return moved.states
+            return self._surprised(moved, wanted)
         return [found[k] for k in random.integers(len(found), size=n).tolist()]
+
+    def _surprised(self, moved: Moved, wanted: Hashable) -> Any:
+        """The particles as they are, with a warning."""
+        warnings.warn(
+            f"none of {len(moved.over)} particles agrees with the observation {wanted!r}, which the belief leaves out; "
+            "use more particles, or give the world a likelihood",
+            RepairedWarning,
+            stacklevel=4,
+        )
+        return moved.states
 
     def nearby(self, state: Any, random: Generator) -> Any:
         """A state like this one, for particles that have become few; the same one, unless the world knows better."""
@@ -204,8 +223,9 @@ class FiniteWorld(World):
 
     def step(self, state: int | np.integer, action: int, random: Generator) -> tuple[int, int, float, bool]:
         """By the tables."""
-        moved = self.step_many(np.array([state]), action, random)
-        return int(moved.states[0]), int(moved.seen[0]), float(moved.rewards[0]), bool(moved.over[0])
+        self._simulator.random = random
+        after, seen, paid = self._simulator.step_one(int(state), action)
+        return after, seen, paid, bool(self._simulator.terminal[after])
 
     def step_many(self, states: np.ndarray, action: int, random: Generator) -> Moved:
         """All at once."""
@@ -272,6 +292,8 @@ class StateSpaceWorld(World):
     ) -> None:
         import jax
 
+        if not len(inputs):
+            raise DataError("inputs must have a row for each action, found none")
         self.model, self.reward, self.reward_max = model, reward, reward_max
         self.inputs = np.atleast_2d(np.asarray(inputs, dtype=float).reshape(len(inputs), -1))
         self.actions, self.discount = tuple(inputs), check_real(discount, "discount", 0, 1)
@@ -307,13 +329,35 @@ class StateSpaceWorld(World):
 
     def code(self, seen: Any) -> Hashable:
         """In multiples of the width."""
-        return tuple(np.round(np.atleast_1d(np.asarray(seen, dtype=float)) / self.width).astype(int).tolist())
+        x = np.atleast_1d(np.asarray(seen, dtype=float))
+        if not np.isfinite(x).all():
+            raise DataError(f"what is seen must be finite numbers, found {seen}")
+        return tuple(np.round(x / self.width).astype(int).tolist())
 
     def likelihood(self, seen: Any, action: int, states: np.ndarray) -> Float[np.ndarray, " n"]:
         """Of the model."""
         x = np.atleast_1d(np.asarray(seen, dtype=float))
         logs = np.asarray(self._fit(x, np.ones(len(x), dtype=bool), np.asarray(states), self.inputs[action])[0])
         return np.exp(logs - logs.max())
+
+
+def check_world(world: World) -> None:
+    """An error where a world lacks what a search asks of it; a first step is made to see."""
+    actions, what = getattr(world, "actions", ()), type(world).__name__
+    if not isinstance(actions, Sequence) or not actions:
+        raise DataError(f"{what} must have actions, a tuple of their names, found {actions!r}")
+    check_real(getattr(world, "discount", None), f"discount of {what}", 0, 1)
+    random = np.random.default_rng(0)
+    step = world.step(world.begin(random), 0, random)
+    if not isinstance(step, tuple) or len(step) != 4:
+        raise DataError(f"step of {what} must return (state, seen, reward, over), found {step!r}")
+    check_real(step[2], f"the reward of {what}")
+    try:
+        hash(step[1])
+    except TypeError:
+        raise DataError(
+            f"what is seen in {what} must be hashable, such as a number, a text or a tuple, found {step[1]!r}"
+        ) from None
 
 
 def hashable(seen: Any) -> Hashable:

@@ -7,7 +7,7 @@ from typing import Any
 from credo.core.checks import check_count, check_real
 from credo.core.errors import DataError
 from credo.decide.mdp.problem import Effort, Planner, Question
-from credo.decide.pomdp.methods import HORIZON, SARSOP, Limits, PointBased, POMDPPlanner, ValueIteration
+from credo.decide.pomdp.methods import HORIZON, SARSOP, Limits, POMDPPlanner, ValueIteration
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
 from credo.infer.progress import Progress, Show
@@ -22,10 +22,13 @@ def question(pomdp: POMDP, horizon: int | None, criterion: str, effort: Effort) 
     limits = limits_of(effort)
 
     def answer(using: Planner | None, _: float) -> AlphaPlan:
+        """The plan of a method; options that it does not heed are refused."""
         method: Any = using or (SARSOP() if horizon is None else ValueIteration())
-        if effort.start is not None and not (isinstance(method, PointBased) and isinstance(effort.start, AlphaPlan)):
-            found = f"{type(effort.start).__name__} for {type(method).__name__}"
-            raise DataError(f"start must be a plan of a POMDP, for a point-based method, found {found}")
+        heeded = set(method.heeds) - ({"gap"} if horizon is not None else set())
+        left, name = effort._replace(progress=None, **dict.fromkeys(heeded)), type(method).__name__
+        left.refuse(name if horizon is None else f"{name} with a horizon", "leave it out")
+        if effort.start is not None and not isinstance(effort.start, AlphaPlan):
+            raise DataError(f"start must be a plan of a POMDP, found {type(effort.start).__name__}")
         return _shown(method, pomdp, limits, horizon, effort)
 
     return Question("solve" if horizon is None else HORIZON, answer, tolerance=None)
