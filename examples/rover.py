@@ -18,7 +18,7 @@ from scipy.spatial import cKDTree
 
 import credo
 from credo.models.gp import terrain
-from credo.models.gp.terrain.search import correlations, independent_share, rotation, turned
+from credo.models.gp.terrain.search import correlations, independent_share, rotated, rotation
 
 CELL, SCALE, NOISE, ODD, HALF = 0.2, 400.0, 0.02, 0.04, 5.0
 NEAR = 0.6
@@ -134,7 +134,7 @@ def by_elevation(stations: list[Station], i: int, j: int) -> Found:
     a, b = raw_image(stations[i].cloud), raw_image(stations[j].cloud)
     best = (-np.inf, 0.0, np.zeros(2))
     for angle in np.arange(-24, 24) * np.pi / 24:
-        image = turned(b, angle)
+        image = rotated(b, angle)
         image = image._replace(gradient=image.gradient @ rotation(angle))  # heights are not turned
         rho, n = correlations(a, image)
         share = independent_share(a, image)

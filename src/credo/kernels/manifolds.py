@@ -102,12 +102,17 @@ class OnSphere(Manifold):
             raise DataError(
                 f"OnSphere takes longitude and latitude, found {x.shape[-1]} columns; choose two with .on(…)"
             )
-        xp = namespace(x)
-        angle = x * (np.pi / 180.0)
-        east, north = angle[..., 0], angle[..., 1]
-        level = xp.cos(north)
-        return self.radius * xp.stack([level * xp.cos(east), level * xp.sin(east), xp.sin(north)], axis=-1)
+        return self.radius * on_unit_sphere(x)
 
     def formula(self) -> str:
         """k on a sphere."""
         return f"{self._inside()}∘sphere({show(self.radius, 4)})"
+
+
+def on_unit_sphere(x: Float[Array, "n 2"]) -> Float[Array, "n 3"]:
+    """Longitude and latitude, in degrees, as points in space."""
+    xp = namespace(x)
+    angle = x * (np.pi / 180.0)
+    east, north = angle[..., 0], angle[..., 1]
+    level = xp.cos(north)
+    return xp.stack([level * xp.cos(east), level * xp.sin(east), xp.sin(north)], axis=-1)

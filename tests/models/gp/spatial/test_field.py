@@ -1,6 +1,7 @@
 """Kriging against dense solves, functionals against dense joints and draws, and what is refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import credo
@@ -8,6 +9,7 @@ from credo.core.errors import DataError
 from credo.kernels import RBF, Exponential, Matern, Matern32, OnSphere
 from credo.models.gp import Exact, Neighbours, RandomFeatures, spatial
 from credo.models.gp.spatial.priors import field_kernel
+from credo.models.gp.spatial.simulation import JOINTLY
 from credo.models.gp.spatial.slopes import Gradient
 
 RNG = np.random.default_rng(3)
@@ -211,6 +213,17 @@ def test_groups_have_effects_beside_the_field():
     np.testing.assert_allclose(near.draw(PLACES, 1500).std(0), field.predict(PLACES).epistemic ** 0.5, rtol=0.1)
 
 
+def test_draws_of_many_places_know_the_groups():
+    group = np.arange(60) % 2
+    kernel = Matern32(np.asarray(LENGTH), np.asarray(VARIANCE))
+    options = {"kernel": kernel, "nugget": NUGGET, "learn": False}
+    field = spatial.kriging(X, Y + np.array([0.0, 5.0])[group], groups=group, **options)
+    many, n = RNG.uniform(0, 10, (JOINTLY + 1, 2)), 100
+    drawn, sure = field.draw(many, n, seed=1), field.predict(many)
+    sd = np.sqrt(sure.epistemic)
+    np.testing.assert_array_less(np.abs(drawn.mean(0) - sure.mean), 5 * sd / np.sqrt(n) + 0.1 * sd)
+
+
 def test_left_out_measurements_are_not_seen():
     field = known()
     folds = [np.arange(0, 20), np.arange(20, 60)]
@@ -270,6 +283,16 @@ def test_the_kernel_that_is_chosen_has_two_scales_and_may_turn():
     assert turned.lengthscale.shape == (2,) and turned.projection.shape == (1, 2)
 
 
+def test_layers_of_many_places_are_those_of_each(monkeypatch):
+    mean, root = RNG.normal(size=(50, 2)), RNG.normal(size=(50, 2, 2))
+    whole = Gradient(mean, root @ root.swapaxes(1, 2))
+    at_once = whole.layers()
+    monkeypatch.setattr("credo.models.gp.large.base.CHUNK", 1)  # sixteen at a time
+    for name, layer in whole.layers().items():
+        np.testing.assert_allclose(layer, at_once[name], rtol=1e-12)
+        np.testing.assert_allclose(getattr(whole, name), layer, rtol=1e-12)
+
+
 def test_space_and_time():
     rng = np.random.default_rng(2)
     s = np.column_stack([X, rng.uniform(0, 3, 60)])
@@ -312,6 +335,7 @@ def test_bad_questions_are_refused():
         (lambda: field.blocks(PLACES, (1.0, 0.0)), "both positive"),
         (lambda: field.group_effects(), "groups"),
         (lambda: field.exceeds(PLACES, np.nan), "threshold"),
+        (lambda: field.variogram(most=1e-9), "no two points are within"),
         (lambda: known(using=Neighbours(5)).weights(PLACES), "exact field"),
     ):
         with pytest.raises(DataError, match=said):
@@ -328,10 +352,45 @@ def test_a_map_of_the_whole_earth_and_one_across_the_line_where_longitudes_jump(
         (18, 9), slope=True
     )
     assert all(np.isfinite(layer).all() for layer in made.layers.values())
+    poles = spatial.kriging([[0.0, 89.0], [0.0, -89.0], [90.0, 0.0]], values[:3], **given)
+    assert np.isfinite(poles.variogram(most=1e5).learned[1]).all()
     east = np.column_stack([rng.uniform(170, 190, 40), rng.uniform(-20, -10, 40)])
     apart = np.column_stack([np.where(east[:, 0] > 180, east[:, 0] - 360, east[:, 0]), east[:, 1]])
+    honours = spatial.kriging(apart, values[:40], exact=True, **given).predict(apart)
+    np.testing.assert_allclose(honours.mean, values[:40])
+    np.testing.assert_allclose(honours.epistemic, 0.0, atol=1e-12)
     one, other = (spatial.kriging(p, values[:40], trend="linear", **given) for p in (east, apart))
     np.testing.assert_allclose(one.grid().x, other.grid().x)
     for places in ([[178.0, -15.0]], [[183.0, -15.0]], [[-177.0, -15.0]]):
         p, q = one.predict(places), other.predict(places)
         np.testing.assert_allclose([p.mean, p.variance], [q.mean, q.variance], rtol=1e-5)
+
+
+@pytest.mark.parametrize("trend", ["linear", "quadratic"])
+def test_trends_around_the_earth_have_no_seam(trend, tmp_path):
+    rng = np.random.default_rng(0)
+    places = np.column_stack([rng.uniform(-180, 180, 200), np.degrees(np.arcsin(rng.uniform(-1, 1, 200)))])
+    values = 5 * np.sin(np.radians(places[:, 0] - 170)) + rng.normal(size=200)
+    given = {"lonlat": True, "kernel": OnSphere(Matern32(500.0, 0.1)), "nugget": 0.5, "learn": False}
+    field = spatial.kriging(places, values, trend=trend, **given)
+    both = np.array([[-179.9999, 10.0], [179.9999, 10.0], [0.0, 90.0], [90.0, 90.0]])
+    p = field.predict(both)
+    np.testing.assert_allclose(p.mean[[0, 2]], p.mean[[1, 3]], atol=1e-3)
+    np.testing.assert_allclose(p.epistemic[[0, 2]], p.epistemic[[1, 3]], rtol=1e-3)
+    credo.save(field, tmp_path / "field.credo")
+    np.testing.assert_array_equal(credo.load(tmp_path / "field.credo").predict(both).mean, p.mean)
+
+
+def test_frames_of_places_go_by_the_names_of_coordinates():
+    given = {"kernel": Matern32(np.asarray(3.0), np.asarray(1.5)), "nugget": 0.04, "learn": False}
+    field = spatial.kriging(pd.DataFrame(X, columns=["east", "north"]), Y, **given)
+    places = pd.DataFrame(PLACES, columns=["east", "north"])
+    want = field.predict(PLACES).mean
+    np.testing.assert_array_equal(field.predict(places[["north", "east"]]).mean, want)
+    np.testing.assert_array_equal(field.condition(places[["north", "east"]], want).points[-4:], PLACES)
+    with pytest.raises(DataError, match="missing 'north'"):
+        field.predict(places.rename(columns={"north": "up"}))
+    plain = spatial.kriging(X, Y, **given)
+    np.testing.assert_array_equal(plain.predict(places).mean, want)
+    with pytest.raises(DataError, match="exact=True"):
+        spatial.kriging(X, Y, nugget=0.0)

@@ -69,6 +69,7 @@ def test_a_geotiff_has_north_up(tmp_path):
 def test_a_variogram_is_half_the_mean_square_of_pairs():
     rng = np.random.default_rng(0)
     x, y = rng.uniform(size=(40, 2)), rng.normal(size=40)
+    assert empirical_variogram([[1.0, 1.0], [2.0, 2.0], [2.0, 3.0]], y[:3]).distance == [1.0]
     found = empirical_variogram(x, y, classes=4, most=0.8)
     i, j = np.triu_indices(40, 1)
     distance, square = np.linalg.norm(x[i] - x[j], axis=1), 0.5 * (y[i] - y[j]) ** 2
@@ -81,5 +82,7 @@ def test_a_variogram_is_half_the_mean_square_of_pairs():
     assert empirical_variogram(x, wild, robust=True).gamma.mean() < 0.3 * empirical_variogram(x, wild).gamma.mean()
     with pytest.raises(DataError, match="three points"):
         empirical_variogram(x[:2], y[:2])
+    with pytest.raises(DataError, match="the nearest are 1 apart"):
+        empirical_variogram([[1.0, 1.0], [2.0, 2.0], [2.0, 3.0]], y[:3], most=0.5)
     with pytest.raises(DataError, match="one place"):
         empirical_variogram(np.ones((5, 2)), y[:5])

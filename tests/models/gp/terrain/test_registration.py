@@ -103,6 +103,30 @@ def test_a_registration_is_a_value_with_a_transform(tmp_path):
     np.testing.assert_allclose(told.mean, found.mean, atol=1e-3)
 
 
+def test_elevations_tell_poses_apart_whose_slopes_are_alike():
+    """Three waves are nearly the same turned by 180°, where more of the maps overlaps."""
+    rng, angle, shift = np.random.default_rng(0), -1.2, np.array([2.0, 5.0, -0.7])
+
+    def scan(low, high):
+        x, y = rng.uniform(low, high, (4000, 2)).T
+        z = 0.8 * np.sin(0.7 * x) + 0.5 * np.cos(1.3 * y + 0.5 * x) + 0.3 * np.sin(2.1 * x - 1.7 * y)
+        return np.column_stack([x, y, z + 0.03 * rng.normal(size=4000)])
+
+    first, second = scan((0, 0), (12, 12)), scan((4, 3), (15, 14)) - [*shift[:2], shift[2]]
+    second[:, :2] = second[:, :2] @ rotation(angle)
+    empty = Terrain(0.25, Matern32(4.0, 0.5), mean=0.0, noise=0.004)
+    found = register(empty.condition(first), empty.condition(second))
+    assert np.all(np.abs(off(found, np.array([*shift, angle]))) < 5 * found.std)
+    assert found.closure_probability(0.0) == 0.0 and found.closure_probability(1.0) == 1.0
+
+
+@pytest.mark.parametrize("cloud", [[[1.0, 2.0, 3.0]], np.column_stack([np.arange(50.0), np.zeros((50, 2))])])
+def test_a_map_of_few_cells_is_not_registered(cloud):
+    a = Terrain(0.5).condition(np.random.default_rng(0).uniform(0, 5, (400, 3)))
+    with pytest.raises(DataError, match="map_b has"):
+        register(a, Terrain(0.5).condition(cloud))
+
+
 def test_correlations_by_transforms_are_those_of_a_loop():
     rng = np.random.default_rng(0)
 

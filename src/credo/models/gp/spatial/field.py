@@ -15,7 +15,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.checks import check_count, check_table, check_vector
+from credo.core.checks import by_name, check_count, check_table, check_vector, column_names
 from credo.core.errors import DataError
 from credo.core.linalg import solve
 from credo.core.predictive import Normal
@@ -29,16 +29,18 @@ from credo.models.gp.large.neighbours import NeighboursGP
 from credo.models.gp.large.vecchia import trend_columns
 from credo.models.gp.spatial.functionals import linear_functionals
 from credo.models.gp.spatial.grids import Grid, Map, exceedance
+from credo.models.gp.spatial.longitudes import check_lonlat, shifted_longitudes
 from credo.models.gp.spatial.priors import sphere_of
-from credo.models.gp.spatial.simulation import simulate
+from credo.models.gp.spatial.simulation import JOINTLY, simulate
 from credo.models.gp.spatial.slopes import Gradient
 from credo.models.gp.spatial.variograms import Variogram, empirical_variogram
 
 CURVE = 200
 """Distances at which the learned variogram is known."""
+PLAIN = ("x", "y")
+"""What coordinates are called where nobody has named them."""
 STEP = 1e-3
 """Half the step of a difference quotient, as a share of the extent of the points."""
-DEGREE = np.pi / 180.0
 
 
 class Field(eqx.Module):
@@ -51,7 +53,7 @@ class Field(eqx.Module):
     """Whether the nugget is part of the field."""
     lonlat: bool = eqx.field(static=True, default=False)
     groups: tuple[str, ...] = eqx.field(static=True, default=())
-    names: tuple[str, ...] = eqx.field(static=True, default=("x", "y"))
+    names: tuple[str, ...] = eqx.field(static=True, default=PLAIN)
     notes: str = eqx.field(static=True, default="")
     """How it was learned."""
 
@@ -95,13 +97,16 @@ class Field(eqx.Module):
             return changed(self.belief, kernel=sum(self._parts()[:-1])), 0.0
         return self.belief, self.group_variance
 
-    def rows(self, places: object) -> Float[np.ndarray, "m d"]:
-        """Places as rows of the belief: each of a group that nobody has seen."""
-        table = np.asarray(check_table(places, "places", self.coordinates))
+    def rows(self, places: Any) -> Float[np.ndarray, "m d"]:
+        """Places as rows of the belief: each of a group that nobody has seen. Frames go by the names of coordinates."""
+        found = column_names(places)
+        by_place = self.names[:2] == PLAIN and found is not None and {*found} != {*self.names}
+        named = places if by_place else by_name(places, self.names, "places")
+        table = np.asarray(check_table(named, "places", self.coordinates))
         if self.lonlat:
             check_lonlat(table, "places")
             west, east = self.points[:, 0].min(), self.points[:, 0].max()
-            table = turned(table, (west + east) / 2 - 180.0)
+            table = shifted_longitudes(table, (west + east) / 2 - 180.0)
         return np.column_stack([table, -1.0 - np.arange(len(table))]) if self.groups else table
 
     # -- at places -------------------------------------------------------------------------------------------
@@ -148,7 +153,8 @@ class Field(eqx.Module):
         """n draws of the whole field at the places; see `simulation.py`."""
         check_count(n, "n")
         table = self.rows(places)
-        belief, spare = self.alone()
+        # Of many places the belief is conditioned anew on nearest rows, and then must know the groups of those.
+        belief, spare = self.alone() if len(table) <= JOINTLY else (self.belief, self.group_variance)
         drawn = simulate(belief, table, n, seed, spare)
         if not self.exact:
             return drawn
@@ -178,9 +184,8 @@ class Field(eqx.Module):
             found = Gradient(*linear_functionals(belief, self._around(table, moves), weights, spare))
         if not self.lonlat:
             return found
-        unit = 1.0 / (
-            DEGREE * self.sphere.radius * np.column_stack([np.cos(DEGREE * table[:, 1]), np.ones(len(table))])
-        )
+        high = np.cos(np.radians(table[:, 1]))
+        unit = 1.0 / (np.radians(self.sphere.radius) * np.column_stack([high, np.ones(len(table))]))
         return Gradient(found.mean * unit, found.covariance * unit[:, :, None] * unit[:, None, :])
 
     def _around(self, table: np.ndarray, moves: np.ndarray) -> np.ndarray:
@@ -256,8 +261,7 @@ class Field(eqx.Module):
         if threshold is not None:
             layers["exceeds"] = exceedance(mean, layers["sd"], threshold)
         if slope:
-            found = self.gradient(places, step=min(cells.cell) / 2)
-            layers |= {name: getattr(found, name) for name in ("slope", "slope_sd", "aspect", "aspect_sd")}
+            layers |= self.gradient(places, step=min(cells.cell) / 2).layers()
         shaped = {name: layer.reshape(cells.shape) for name, layer in layers.items()}
         return Map(cells, shaped, (self.names[0], self.names[1]), self.lonlat)
 
@@ -277,12 +281,11 @@ class Field(eqx.Module):
         h = np.linspace(0.0, float(found.distance.max()) * 1.05, CURVE)
         if self.lonlat:  # northwards from the middle, chords of these lengths
             along = np.zeros((1, CURVE, x.shape[1]))
-            along[0, :, 1] = 2.0 * np.arcsin(h / (2.0 * self.sphere.radius)) / DEGREE
+            along[0, :, 1] = 2.0 * np.degrees(np.arcsin(np.minimum(h / (2.0 * self.sphere.radius), 1.0)))
         else:
             angles = np.pi * np.arange(8) / 8
-            ways = np.zeros((8, x.shape[1]))
-            ways[:, :2] = np.column_stack([np.cos(angles), np.sin(angles)])[:, : x.shape[1]]
-            along = ways[:, None] * h[:, None]
+            along = np.zeros((8, CURVE, x.shape[1]))
+            along[:, :, 0], along[:, :, 1] = np.outer(np.cos(angles), h), np.outer(np.sin(angles), h)
         origin = np.zeros((1, x.shape[1]))
         total = float(np.asarray(self.kernel.variance_at(origin))[0])
         like = np.mean([np.asarray(self.kernel.between(each, origin))[:, 0] for each in along], axis=0)
@@ -350,29 +353,3 @@ def _smooth(kernel: Kernel) -> bool:
     except DataError:
         return False
     return True
-
-
-def turned(x: Float[np.ndarray, "n d"], west: float) -> Float[np.ndarray, "n d"]:
-    """The same places with longitudes in [west, west + 360), where they are not there yet."""
-    inside = (x[:, 0] >= west) & (x[:, 0] <= west + 360.0)
-    return np.column_stack([np.where(inside, x[:, 0], west + (x[:, 0] - west) % 360.0), x[:, 1:]])
-
-
-def side_by_side(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """Places on both sides of 180° with longitudes that do not jump there, if a quarter of the turn has no places."""
-    ordered = np.unique(x[:, 0] % 360.0)
-    gaps = np.diff(ordered, append=ordered[0] + 360.0)
-    if gaps.max() < 90.0 or np.ptp(x[:, 0]) <= 360.0 - gaps.max() + 1e-9:
-        return x
-    west = ordered[(np.argmax(gaps) + 1) % len(ordered)]
-    east = west + 360.0 - gaps.max()
-    return turned(x, float(west - 360.0 * (east > 360.0)))
-
-
-def check_lonlat(x: np.ndarray, name: str) -> None:
-    """`DataError` where rows cannot be longitude and latitude."""
-    if x.shape[1] < 2 or np.abs(x[:, 1]).max(initial=0.0) > 90 or np.abs(x[:, 0]).max(initial=0.0) > 360:
-        raise DataError(
-            f"{name} must be longitude and latitude in degrees, in this order, found values up to "
-            f"{np.abs(x).max(0)[:2].tolist()}; for plane coordinates leave out lonlat"
-        )

@@ -42,12 +42,13 @@ def linear_functionals(
     m, q, _ = points.shape
     of: Callable[[Any, np.ndarray, np.ndarray], Functionals]
     if isinstance(belief, GP):
-        of, width = _exactly, q * max(len(belief.seen.x), q)
+        of, cuts = _exactly, in_chunks(m, q * max(len(belief.seen.x), q))
     elif isinstance(belief, NeighboursGP):
-        of, width = _of_nearest, (belief.asked + q) ** 2
+        of, cuts = _of_nearest, in_chunks(m, (belief.asked + q) ** 2)
     else:
-        of, width = _of_joint, q * max(JOINT, 1) * 16
-    parts = [of(belief, points[cut], weights) for cut in in_chunks(m, width)]
+        step = max(JOINT // q, 1)
+        of, cuts = _of_joint, [slice(i, i + step) for i in range(0, m, step)]
+    parts = [of(belief, points[cut], weights) for cut in cuts]
     mean, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
     return Functionals(mean, covariance - spare * (weights.T @ weights))
 
@@ -59,16 +60,10 @@ def _exactly(belief: GP, points: np.ndarray, weights: np.ndarray) -> Functionals
     cross = np.asarray(prior.kernel.between(flat, rows.x)).reshape(m, q, -1)
     cross = np.einsum("mqn,qr->nmr", cross, weights).reshape(-1, m * r)
     half = np.asarray(solve_lower(solved.root, cross)).reshape(-1, m, r)
-    before = _between(prior.kernel, points, weights)
+    near = Neighbourhoods(points, np.zeros((m, q, 1)), np.zeros((m, q)), np.ones((m, q), bool))
+    before = weights.T @ known_covariances(prior.kernel, near) @ weights
     mean = np.asarray(prior.mean.at(flat)).reshape(m, q) @ weights + (cross.T @ solved.alpha).reshape(m, r)
     return Functionals(mean, before - np.einsum("nmr,nms->mrs", half, half))
-
-
-def _between(kernel: Any, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Wᵀ k(p, p) W of each set of points."""
-    shape = points.shape[:2]
-    near = Neighbourhoods(points, np.zeros((*shape, 1)), np.zeros(shape), np.ones(shape, bool))
-    return np.einsum("qr,mqp,ps->mrs", weights, known_covariances(kernel, near), weights)
 
 
 def _of_nearest(belief: NeighboursGP, points: np.ndarray, weights: np.ndarray) -> Functionals:
@@ -89,7 +84,7 @@ def _of_nearest(belief: NeighboursGP, points: np.ndarray, weights: np.ndarray) -
     h = np.einsum("mqp,qr->mrp", columns.reshape(m, q, -1), weights) - np.einsum("mkr,mkp->mrp", b, seen[index])
     left = np.asarray(rows.y - belief.mean.at(rows.x))[index]
     mean = np.asarray(belief.mean.at(flat)).reshape(m, q) @ weights + np.einsum("mkr,mk->mr", b, left)
-    covariance = np.einsum("qr,mqp,ps->mrs", weights, whole[:, k:, k:], weights) - np.einsum("mkr,mks->mrs", cross, b)
+    covariance = weights.T @ whole[:, k:, k:] @ weights - np.einsum("mkr,mks->mrs", cross, b)
     if h.shape[2]:
         mean = mean + h @ np.asarray(belief.solved.mean)
         half = np.asarray(solve_lower(belief.solved.root, h.reshape(-1, h.shape[2]).T)).reshape(h.shape[2], m, -1)
@@ -98,14 +93,8 @@ def _of_nearest(belief: NeighboursGP, points: np.ndarray, weights: np.ndarray) -
 
 
 def _of_joint(belief: Any, points: np.ndarray, weights: np.ndarray) -> Functionals:
-    """Of a belief that gives joint predictions, a few points at a time."""
+    """Of a belief that gives joint predictions."""
     m, q, d = points.shape
-    means, covariances = [], []
-    for i in range(0, m, step := max(JOINT // q, 1)):
-        part = points[i : i + step]
-        f = belief.function_at(part.reshape(-1, d), joint=True)
-        means.append(np.asarray(f.mean).reshape(-1, q) @ weights)
-        blocks = np.asarray(f.covariance).reshape(len(part), q, len(part), q)
-        own = blocks[np.arange(len(part)), :, np.arange(len(part))]
-        covariances.append(np.einsum("qr,mqp,ps->mrs", weights, own, weights))
-    return Functionals(np.concatenate(means), np.concatenate(covariances))
+    f = belief.function_at(points.reshape(-1, d), joint=True)
+    own = np.asarray(f.covariance).reshape(m, q, m, q)[np.arange(m), :, np.arange(m)]
+    return Functionals(np.asarray(f.mean).reshape(m, q) @ weights, weights.T @ own @ weights)

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from credo.core.checks import check_table, column_names
+from credo.core.checks import check_real, check_table, column_names
 from credo.core.errors import DataError
 from credo.infer.learning import fit
 from credo.kernels import Kernel
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.large.choice import EXACT_ROWS, Exact, choose_method
-from credo.models.gp.spatial.field import Field, check_lonlat, side_by_side
+from credo.models.gp.spatial.field import PLAIN, Field
+from credo.models.gp.spatial.longitudes import check_lonlat, unwrapped_longitudes
 from credo.models.gp.spatial.priors import field_kernel, group_kernel, trend_mean
 from credo.models.gp.staged import Staged
 
@@ -45,7 +46,8 @@ def kriging(
         values: what was measured, shape (n,); NaN is missing.
         trend: "constant" (ordinary kriging), "linear" or "quadratic" (universal), features, or a number that is known
             (simple kriging). None is a constant, and a plane where points are so many that they are not all used at
-            once: gaps between them are wide.
+            once: gaps between them are wide. With lonlat and points all around, planes are those of the space that
+            the sphere lies in.
         kernel: of the coordinates; None is Exponential + Matérn-3/2, a long scale and a short one. Sums are nested
             models, `Matern(smoothness=…)` has any smoothness.
         anisotropic: whether the kernel that is chosen for None has scales that depend on the direction.
@@ -59,50 +61,52 @@ def kriging(
         learn: False takes the kernel and the nugget as they are given.
         seed: of the search.
     """
-    names = tuple(column_names(points) or ())
-    x = np.asarray(check_table(points, "points"))
-    n, d = x.shape
-    if d < 2:
-        raise DataError("points must have two coordinates or more, found 1; for a function of one input use credo.GP")
-    if lonlat:
-        check_lonlat(x, "points")
-        x = side_by_side(x)
-    rows = GP().statistics(x, values, errors=errors)
-    present = np.isfinite(np.asarray(values, dtype=float).reshape(-1))
+    rows, present = _read(points, values, errors, lonlat)
     x, y, _, extra = rows.cut()
-    if len(y) < 3:
-        raise DataError(f"a field needs three measurements or more, found {len(y)}")
-    if not np.ptp(x, axis=0).max() > 0:
-        raise DataError("all measurements are at one place: there is no field to see")
-    inner = field_kernel(kernel, x, y, anisotropic, lonlat)
+    d = x.shape[1]
+    table, inner = x, field_kernel(kernel, x, y, anisotropic, lonlat)
     labels: tuple[str, ...] = ()
-    table = x
     if groups is not None:
         if exact:
             raise DataError("exact and groups do not go together: what is left at a place may be its group's")
-        codes, labels = _codes(groups, n)
+        codes, labels = _codes(groups, len(present))
         table = np.column_stack([x, codes[present]])
         inner = inner.on(*range(d)) + group_kernel(d, 0.1 * float(y.var()) or 1.0)
     if exact:
         _check_twins(x, y, extra)
+    _check_nugget(nugget)
     if not learn and (kernel is None or nugget is None):
         raise DataError("learn=False takes the kernel and the nugget as they are: give both")
     if trend is None:
         trend = "constant" if len(y) <= EXACT_ROWS else "linear"
-    gp = GP(inner, trend_mean(trend, table, y, d), nugget)
+    gp = GP(inner, trend_mean(trend, table, y, d, lonlat), nugget)
     options = {} if errors is None else {"errors": np.sqrt(extra)}
     form, notes = choose_method(gp, rows) if using is None else (using, "")
-    if not learn:
-        after = gp.in_units(Rows(table, *rows.cut()[1:], None)).condition(table, y, using=form, **options)
-    else:
-        method, fixed = (
-            (Staged(max_steps=MOST_STEPS) if isinstance(form, Exact) else form),
-            [] if nugget is None else ["noise"],
-        )
+    if learn:
+        method = Staged(max_steps=MOST_STEPS) if isinstance(form, Exact) else form
+        fixed = [] if nugget is None else ["noise"]
         learned = fit(gp, table, y, using=method, fixed=fixed, seed=seed, report=True, **options)
         after, notes = learned.belief, "; ".join(note for note in (notes, *learned.notes) if note)
-    called = names or ("x", "y", *(f"x{i}" for i in range(2, d)))
-    return Field(after, d, exact, lonlat, labels, called, notes)
+    else:
+        after = gp.in_units(Rows(table, *rows.cut()[1:], None)).condition(table, y, using=form, **options)
+    names = tuple(column_names(points) or (*PLAIN, *(f"x{i}" for i in range(2, d))))
+    return Field(after, d, exact, lonlat, labels, names, notes)
+
+
+def _read(points: object, values: object, errors: Any, lonlat: bool) -> tuple[Rows, np.ndarray]:
+    """The measurements, checked, and which of them there are: NaN is missing."""
+    x = np.asarray(check_table(points, "points"))
+    if x.shape[1] < 2:
+        raise DataError("points must have two coordinates or more, found 1; for a function of one input use credo.GP")
+    if lonlat:
+        check_lonlat(x, "points")
+        x = unwrapped_longitudes(x)
+    rows = GP().statistics(x, values, errors=errors)
+    if rows.n < 3:
+        raise DataError(f"a field needs three measurements or more, found {rows.n}")
+    if not np.ptp(rows.x, axis=0).max() > 0:
+        raise DataError("all measurements are at one place: there is no field to see")
+    return rows, np.isfinite(np.asarray(values, dtype=float).reshape(-1))
 
 
 def _codes(groups: object, n: int) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -115,13 +119,22 @@ def _codes(groups: object, n: int) -> tuple[np.ndarray, tuple[str, ...]]:
     return codes.astype(float), tuple(str(label) for label in found)
 
 
+def _check_nugget(nugget: float | None) -> None:
+    if nugget is not None and not check_real(nugget, "nugget") > 0:
+        raise DataError(
+            f"nugget is a variance and must be positive, found {nugget!r}; exact=True makes the map go through the "
+            "measurements, and a small nugget nearly so"
+        )
+
+
 def _check_twins(x: np.ndarray, y: np.ndarray, extra: np.ndarray) -> None:
     """With `exact`, measurements without error at one place must agree."""
     _, first, same = np.unique(x, axis=0, return_index=True, return_inverse=True)
-    apart = (y != y[first][same.reshape(-1)]) & (extra == 0)
+    before = y[first][same.reshape(-1)]
+    apart = (y != before) & (extra == 0)
     if apart.any():
         i = int(np.argmax(apart))
         raise DataError(
-            f"exact=True, but {y[i]:g} and {y[first][same.reshape(-1)][i]:g} were both measured at {x[i].tolist()}; "
+            f"exact=True, but {y[i]:g} and {before[i]:g} were both measured at {x[i].tolist()}; "
             "average them, give their errors, or leave exact out: then what differs is noise"
         )

@@ -19,7 +19,9 @@ from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.kernels import Exponential, InputScales, Kernel, Matern32, OnSphere, White
 from credo.models.features import Affine, Features, Polynomial
+from credo.models.gp.hyperpriors import variance_of
 from credo.models.gp.means import Basis, Constant, Mean, as_mean
+from credo.models.gp.spatial.longitudes import InSpace, around_the_turn
 
 FLAT = 1e6
 """The prior variance of the weights of a trend, as a multiple of that of the measurements."""
@@ -28,16 +30,19 @@ SHORT = 8.0
 TRENDS = ("constant", "linear", "quadratic")
 
 
-def trend_mean(trend: Any, x: np.ndarray, y: np.ndarray, coordinates: int) -> Mean:
-    """The mean function: one of the words, a number that is known, features of the coordinates, or a `Mean`."""
-    variance = float(y.var()) or float(np.mean(y**2)) or 1.0
+def trend_mean(trend: Any, x: np.ndarray, y: np.ndarray, coordinates: int, lonlat: bool) -> Mean:
+    """The mean function: one of the words, a number that is known, features of the coordinates, or a `Mean`.
+
+    A plane, or a surface, around the Earth is one of the coordinates in space: longitudes have a seam.
+    """
+    flat, columns = FLAT * variance_of(y), tuple(range(coordinates))
+    plane: Features = Affine().after(InSpace()) if lonlat and around_the_turn(x) else Affine()
     if trend == "constant":
-        return Constant(np.asarray(y.mean()), np.asarray(FLAT * variance))
-    columns = tuple(range(coordinates))
+        return Constant(np.asarray(y.mean()), np.asarray(flat))
     if trend == "linear":
-        features: Features = Affine().on(*columns)
+        features = plane.on(*columns)
     elif trend == "quadratic":
-        features = Polynomial(2).after(Affine()).on(*columns)
+        features = Polynomial(2).after(plane).on(*columns)
     elif isinstance(trend, Features):
         features = trend.on(*columns)
     elif isinstance(trend, str):
@@ -46,7 +51,7 @@ def trend_mean(trend: Any, x: np.ndarray, y: np.ndarray, coordinates: int) -> Me
         return as_mean(trend)
     ready = features.adapt(x)
     p = ready.size(x.shape[1]) + 1
-    return Basis(ready, np.append(y.mean(), np.zeros(p - 1)), np.full(p, FLAT * variance))
+    return Basis(ready, np.append(y.mean(), np.zeros(p - 1)), np.full(p, flat))
 
 
 def field_kernel(kernel: Kernel | None, x: np.ndarray, y: np.ndarray, anisotropic: bool, lonlat: bool) -> Kernel:
@@ -59,12 +64,8 @@ def field_kernel(kernel: Kernel | None, x: np.ndarray, y: np.ndarray, anisotropi
             "anisotropic is for the kernel that is chosen here, of plane coordinates; "
             "give yours as e.g. Matern32(ard=True, rank=1), and longitudes projected"
         )
-    scales = InputScales.of(x, float(y.var()) or float(np.mean(y**2)) or 1.0)
-    chosen = kernel
-    if kernel is None:
-        each = d != 2
-        chosen = Exponential(ard=anisotropic or each, rank=int(anisotropic)) + Matern32(ard=each)
-    assert chosen is not None
+    each = d != 2
+    chosen = kernel or Exponential(ard=anisotropic or each, rank=int(anisotropic)) + Matern32(ard=each)
     if lonlat and sphere_of(chosen) is None:
         if d != 2:
             raise DataError(
@@ -72,7 +73,7 @@ def field_kernel(kernel: Kernel | None, x: np.ndarray, y: np.ndarray, anisotropi
                 "give a kernel such as OnSphere(Matern32()).on(0, 1) * Exponential().on(2)"
             )
         chosen = OnSphere(chosen)
-    ready = chosen.adapt(scales)
+    ready = chosen.adapt(InputScales.of(x, variance_of(y)))
     return _two_scales(ready) if kernel is None else ready
 
 

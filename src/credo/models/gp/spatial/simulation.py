@@ -11,14 +11,12 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.abilities import DrawsFunctions, able
-from credo.core.linalg import demand, solve_upper
-from credo.models.gp import exact
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
-from credo.models.gp.large.base import LargeGP, in_chunks
+from credo.models.gp.large.base import LargeGP
 from credo.models.gp.large.nearest import earlier_of
 from credo.models.gp.large.neighbours import Neighbours, NeighboursGP
-from credo.models.gp.large.vecchia import conditionals, known_covariances, solutions, trend_columns
+from credo.models.gp.large.vecchia import conditionals, trend_columns
 
 JOINTLY = 2500
 """Up to so many places are drawn from their joint law."""
@@ -60,13 +58,8 @@ def _sequentially(belief: NeighboursGP, x: np.ndarray, n: int, rng: np.random.Ge
     own = np.arange(seen, seen + len(x))
     index, real = earlier_of(kernel, rows.x, own, NEAR)
     b, d = _conditioned(belief, rows, index, real, own)
-    solved = belief.solved
     columns = np.asarray(trend_columns(trend, rows.x))
-    weights = np.zeros((n, columns.shape[1]))
-    if columns.shape[1]:
-        normal = rng.normal(size=(columns.shape[1], n))
-        weights = (np.asarray(solved.mean)[:, None] + np.asarray(solve_upper(solved.root, normal))).T
-    expected = np.asarray(belief.mean.at(rows.x)) + weights @ columns.T
+    expected = np.asarray(belief.mean.at(rows.x)) + belief.solved.draw(rng, n) @ columns.T
     left = np.asarray(rows.y) - expected  # of the places: to be drawn
     noise = np.sqrt(np.maximum(d, 0.0))[:, None] * rng.normal(size=(len(x), n))
     left = np.ascontiguousarray(left.T)
@@ -82,11 +75,7 @@ def _conditioned(
 ) -> tuple[np.ndarray, np.ndarray]:
     """b and d: a value given its neighbours is N(b · theirs, d)."""
     values, weights, variances = np.zeros((len(rows.x), 1)), [], []
-    for cut in in_chunks(len(own), (index.shape[1] + 1) ** 2):
-        near = belief.neighbourhoods(rows, values, index[cut], real[cut], own[cut])
-        k = known_covariances(belief.parts()[0], near)
-        solved, ok = solutions(k, near)
-        solved = demand(solved, ok, exact.NOT_DEFINITE)
+    for cut, near, k, solved in belief.solved_in_chunks(rows, values, index, real, own):
         weights.append(np.where(real[cut], np.asarray(solved)[:, :, 0], 0.0))
         variances.append(np.asarray(conditionals(k, near, solved)[1]))
     return np.concatenate(weights), np.concatenate(variances)

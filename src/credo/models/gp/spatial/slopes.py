@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from credo.models.gp.large.base import in_chunks
+
 NODES = 24
 """Of the quadrature, in each of two directions."""
 
@@ -29,24 +31,35 @@ class Gradient(NamedTuple):
     @property
     def slope(self) -> Float[np.ndarray, " m"]:
         """E|∇f|: how much the field changes over a unit of distance."""
-        return self._moments()[0]
+        return self.layers()["slope"]
 
     @property
     def slope_sd(self) -> Float[np.ndarray, " m"]:
         """The standard deviation of |∇f|."""
-        return self._moments()[1]
+        return self.layers()["slope_sd"]
 
     @property
     def aspect(self) -> Float[np.ndarray, " m"]:
         """Where the field falls, in degrees clockwise from north (the second coordinate): the mean direction."""
-        downhill = self._moments()[2]
-        return np.degrees(np.arctan2(downhill[:, 0], downhill[:, 1])) % 360.0
+        return self.layers()["aspect"]
 
     @property
     def aspect_sd(self) -> Float[np.ndarray, " m"]:
         """The circular standard deviation of the direction, in degrees."""
-        length = np.clip(np.linalg.norm(self._moments()[2], axis=1), 1e-12, 1.0)
-        return np.degrees(np.sqrt(-2.0 * np.log(length)))
+        return self.layers()["aspect_sd"]
+
+    def layers(self) -> dict[str, Float[np.ndarray, " m"]]:
+        """ "slope", "slope_sd", "aspect" and "aspect_sd", by one quadrature, some places at a time."""
+        cuts = in_chunks(len(self.mean), NODES**2)
+        parts = [Gradient(self.mean[cut], self.covariance[cut])._moments() for cut in cuts]
+        slope, sd, downhill = (np.concatenate(each) for each in zip(*parts, strict=True))
+        length = np.clip(np.linalg.norm(downhill, axis=1), 1e-12, 1.0)
+        return {
+            "slope": slope,
+            "slope_sd": sd,
+            "aspect": np.degrees(np.arctan2(downhill[:, 0], downhill[:, 1])) % 360.0,
+            "aspect_sd": np.degrees(np.sqrt(-2.0 * np.log(length))),
+        }
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean and standard deviation of the slope, and the mean of the unit vector downhill."""

@@ -39,7 +39,7 @@ def empirical_variogram(
     robust: bool = False,
     seed: int = 0,
 ) -> Variogram:
-    """The variogram of measurements, of distances up to `most` (None: a third of the widest).
+    """The variogram of measurements, of distances up to `most` (None: a third of the widest, or the shortest).
 
     Points on the Earth are given in space: `OnSphere(kernel).map(points)`.
     """
@@ -52,10 +52,12 @@ def empirical_variogram(
 
     some = np.random.default_rng(seed).permutation(len(x))[:MOST]
     distance, difference = pdist(x[some]), pdist(y[some, None])
-    reach = distance.max() / 3.0 if most is None else float(most)
+    reach = max(distance.max() / 3.0, distance.min()) if most is None else float(most)
     if not reach > 0:
         raise DataError(f"all points are at one place, or most={most} is not a positive distance")
     near = distance <= reach
+    if not near.any():
+        raise DataError(f"no two points are within most={most} of each other, the nearest are {distance.min():g} apart")
     distance, difference = distance[near], difference[near]
     which = np.minimum((distance / reach * classes).astype(int), classes - 1)
     pairs = np.bincount(which, minlength=classes)

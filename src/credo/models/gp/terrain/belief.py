@@ -25,16 +25,13 @@ from credo.core.params import given, positive, real
 from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.kernels import Kernel, Matern32
+from credo.kernels.base import show
 from credo.models.gp.spatial.grids import MOST_CELLS, Grid, Map
 from credo.models.gp.spatial.slopes import Gradient
 from credo.models.gp.terrain import evidence, outliers, stencils
 from credo.models.gp.terrain.lattice import SPAN, Cells, key_of, merged, place_of
 
-RETURNS = 3.0
-"""Of an occupied cell, about, where nobody gives its size."""
 DOWN = (0.0, 0.0, -1.0)
-ASPECTS = 10_000
-"""Cells whose slope and aspect exist at a time."""
 
 
 class Seen(eqx.Module):
@@ -140,7 +137,7 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
         """With a width of cells, a kernel, a noise and a mean in the units of the cloud, where they are not given."""
         if not data or not any(each is None for each in (self.cell, self.kernel, self.mean, self.noise)):
             return self
-        return outliers.with_starts(self, read_cloud(data[0]), RETURNS)
+        return evidence.with_starts(self, read_cloud(data[0]))
 
     def statistics(
         self, *data: Any, noise: Any = None, weights: Any = None, gravity: Sequence[float | int] = DOWN
@@ -155,14 +152,12 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
         """
         if len(data) != 1:
             raise DataError(f"terrain is conditioned on one cloud of points (n, 3), found {len(data)} arguments")
-        points = turned(read_cloud(data[0]), gravity)
+        points = levelled(read_cloud(data[0]), gravity)
         w = np.ones(len(points))
         if noise is not None and weights is not None:
             raise DataError("give noise or weights for the returns, not both: a weight divides the noise")
         if noise is not None:
-            w = float(self.ground.noise) / np.asarray(
-                check_positive(np.broadcast_to(noise, len(points)), "noise", None)
-            )
+            w = float(self.ground.noise) / np.asarray(check_positive(np.broadcast_to(noise, len(points)), "noise"))
         if weights is not None:
             w = np.asarray(check_positive(weights, "weights", len(points)))
         key = np.asarray(self.keys(points[:, :2]))
@@ -202,19 +197,13 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
             surface, taken = stencils.surface_at(self.ground, statistics.levels, None, statistics.levels[0].key)
             return changed(self, seen=changed(statistics, surface=surface, taken=taken))
         both = [merged(old, new) for old, new in zip(self.seen.levels, statistics.levels, strict=True)]
-        levels, fresh = tuple(each.cells for each in both), np.asarray(statistics.levels[0].key)
+        levels, new = tuple(each.cells for each in both), both[0].new
         contested = merged(self.seen.contested, statistics.contested).cells
         levels, contested, revised = outliers.revised(
             levels, contested, np.asarray(statistics.contested.key), self.ground.noise
         )
-        finest = both[0]
-        before, counts = np.asarray(self.seen.surface), np.asarray(self.seen.taken)
-        if len(finest.new):
-            before = np.insert(before, finest.new, 0.0, axis=0)
-            counts = np.insert(counts, finest.new, 0, axis=0)
-        else:
-            before, counts = before.copy(), counts.copy()
-        key = np.union1d(fresh, revised)
+        before, counts = (np.insert(np.asarray(v), new, 0, axis=0) for v in (self.seen.surface, self.seen.taken))
+        key = np.union1d(statistics.levels[0].key, revised)
         at = stencils.touched_cells(self.ground, levels, key, counts)
         before[at], counts[at] = stencils.surface_at(self.ground, levels, None, levels[0].key[at])
         rejected = self.seen.rejected + statistics.rejected
@@ -238,7 +227,7 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
 
     def default_priors(self, statistics: Seen) -> dict[str, Any]:
         """Of the lengthscale and the variance: wide, in the units of the cloud."""
-        return evidence.default_priors(self, statistics.levels[0])
+        return evidence.default_priors(self)
 
     def learner(self, priors: dict[str, Any]) -> Any:
         """The rougher or the smoother kernel, whichever has more evidence."""
@@ -248,10 +237,8 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
 
     def surface(self, places: Float[Array, "m 2"]) -> Float[Array, "m 7"]:
         """Elevation, slopes, and the variances of the three, with the covariance of the slopes."""
-        if self.seen is None:
-            nothing = (Cells.none(),) * (self.levels + 1)
-            return stencils.surface_at(self.ground, nothing, places, self.keys(places))[0]
-        return stencils.surface_at(self.ground, self.seen.levels, places, self.keys(places))[0]
+        levels = (Cells.none(),) * (self.levels + 1) if self.seen is None else self.seen.levels
+        return stencils.surface_at(self.ground, levels, places, self.keys(places))[0]
 
     def predict(self, places: Any) -> Normal:
         """p(z | x, y) of a new return: doubt of the elevation is epistemic, noise of the return aleatoric."""
@@ -303,13 +290,14 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
         found = self.images(grid)
         layers = {"mean": found.elevation, "sd": np.sqrt(found.variance)}
         if slope:
-            mean, covariance = found.gradient.reshape(-1, 2), found.gradient_covariance.reshape(-1, 2, 2)
-            cuts = [slice(i, i + ASPECTS) for i in range(0, len(mean), ASPECTS)]
-            parts = [Gradient(mean[cut], covariance[cut]) for cut in cuts]
-            for name in ("slope", "slope_sd", "aspect", "aspect_sd"):
-                values = np.concatenate([getattr(part, name) for part in parts])
-                layers[name] = values.reshape(found.grid.shape)
+            flat = Gradient(found.gradient.reshape(-1, 2), found.gradient_covariance.reshape(-1, 2, 2)).layers()
+            layers |= {name: values.reshape(found.grid.shape) for name, values in flat.items()}
         return Map(found.grid, layers)
+
+    def __repr__(self) -> str:
+        kernel = "a kernel to choose" if self.kernel is None else repr(self.kernel)
+        seen = "nothing" if self.seen is None else "?" if is_traced(self.seen) else f"{self.returns} returns"
+        return f"Terrain({kernel}, cell={show(self.cell)}, noise={show(self.noise)}, seen {seen})"
 
 
 def spread_of(surface: Float[np.ndarray, "m 7"]) -> Float[np.ndarray, "m 2 2"]:
@@ -330,7 +318,7 @@ def read_places(places: Any) -> Float[Array, "m 2"]:
     return as_float(check_table(places, "places", 2))
 
 
-def turned(points: Float[np.ndarray, "n 3"], gravity: Sequence[float | int]) -> Float[np.ndarray, "n 3"]:
+def levelled(points: Float[np.ndarray, "n 3"], gravity: Sequence[float | int]) -> Float[np.ndarray, "n 3"]:
     """The cloud, turned by the smallest rotation that takes the direction of gravity to -z (Rodrigues)."""
     down = np.asarray(as_float(gravity, "gravity"))
     if down.shape != (3,) or not np.isfinite(down).all() or not np.linalg.norm(down) > 0:

@@ -17,16 +17,16 @@ from jaxtyping import Bool, Float
 from credo.core import params
 from credo.core.abilities import Ability
 from credo.core.arrays import Array, namespace
-from credo.core.linalg import demand
+from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned, Objective
 from credo.infer.method import Learner
 from credo.infer.priors import LogScalePenalty, Priors
-from credo.kernels import Exponential, Matern32
-from credo.models.gp import exact
-from credo.models.gp.large.vecchia import Neighbourhoods, Trend, conditionals, covariances, known_covariances, solutions
+from credo.kernels import Exponential, InputScales, Matern32
+from credo.models.gp.large.vecchia import Neighbourhoods, Trend, conditionals, solved_covariances
 from credo.models.gp.large.vecchia import log_evidence as chain
 from credo.models.gp.terrain.lattice import COUNT, LOG_WEIGHT, MEAN, SCATTER, WEIGHT, Cells, key_of, place_of
+from credo.models.gp.terrain.outliers import MAD
 from credo.models.gp.terrain.stencils import stencil
 
 FAR = (4, 16)
@@ -36,6 +36,8 @@ TERMS = 1000
 WIDE = 2.0
 """The standard deviation of the log of a lengthscale and of a variance before returns are looked at."""
 LOG_2PI = np.log(2.0 * np.pi)
+RETURNS = 3.0
+"""Of an occupied cell, about, where nobody gives its size."""
 
 
 class Terms(NamedTuple):
@@ -70,8 +72,7 @@ def terms(terrain: Any, cells: Cells, most: int | None = None) -> Terms:
     key = key_of(ix[:, None] + offsets[:, 0], iy[:, None] + offsets[:, 1])
     at, real = cells.find(key)
     xp = namespace(cells, terrain)
-    columns, rows = place_of(key)
-    x = (xp.stack([columns, rows], axis=-1) + 0.5) * params.meaning(terrain, "cell")
+    x = (xp.stack(place_of(key), axis=-1) + 0.5) * terrain.ground.cell
     table = cells.table[at]
     scale = 1.0 / xp.where(real, table[..., WEIGHT], 1.0)
     return Terms(x, table[..., MEAN], scale, real, cells.table[some], xp.asarray(n / max(len(some), 1)))
@@ -82,9 +83,8 @@ def log_evidence(terrain: Any, found: Terms) -> Float[Array, ""]:
     ground, table = terrain.ground, found.table
     xp = namespace(ground, found)
     near = Neighbourhoods(found.x, (found.y - ground.mean)[:, :, None], ground.noise * found.scale, found.real)
-    k = (known_covariances if xp is np else covariances)(ground.kernel, near)
-    solved, ok = solutions(k, near)
-    residuals, d = conditionals(k, near, demand(solved, ok, exact.NOT_DEFINITE))
+    k, solved = solved_covariances(ground.kernel, near)
+    residuals, d = conditionals(k, near, solved)
     means, _ = chain(residuals, d, Trend.unknown(0), found.weight)
     more = table[:, COUNT] - 1.0
     inside = more * (LOG_2PI + xp.log(ground.noise)) + xp.log(table[:, WEIGHT]) - table[:, LOG_WEIGHT]
@@ -97,7 +97,7 @@ def objective(terrain: Any, slots: params.Layout, cells: Cells, priors: Priors) 
     return Objective(bare, slots, terms(terrain, cells, TERMS), priors, log_evidence)
 
 
-def default_priors(terrain: Any, cells: Cells) -> dict[str, Any]:
+def default_priors(terrain: Any) -> dict[str, Any]:
     """Of the lengthscale and the variance of one kernel: around what a first look says, a factor of e² wide."""
     known = params.learnable(terrain)
     return {
@@ -105,6 +105,32 @@ def default_priors(terrain: Any, cells: Cells) -> dict[str, Any]:
         for path in ("kernel.lengthscale", "kernel.variance")
         if path in known and np.ndim(known[path]) == 0
     }
+
+
+def with_starts(terrain: Any, points: Float[np.ndarray, "n 3"]) -> Any:
+    """The belief with what it was not given from a first look at a cloud, by medians."""
+    low, high = np.quantile(points[:, :2], [0.01, 0.99], axis=0)
+    extent = high - low
+    if terrain.cell is None and not extent.max() > 0:
+        raise DataError("all points lie above each other: give cell, the width of a cell")
+    cell = terrain.cell
+    if cell is None:
+        width = np.sqrt(extent.max() * max(extent.min(), extent.max() / len(points)) * RETURNS / len(points))
+        cell = np.asarray(width)
+    told = changed(terrain, cell=cell)
+    z, key = points[:, 2], told.keys(points[:, :2])
+    order = np.argsort(key, kind="stable")
+    step = np.diff(z[order])[np.diff(key[order]) == 0]
+    spread = (MAD * np.median(np.abs(z - np.median(z)))) ** 2 or float(z.var()) or 1.0
+    noise = (MAD * np.median(np.abs(step))) ** 2 / 2.0 if len(step) else 0.01 * spread
+    length = max(0.2 * float(extent.max()), 2.0 * float(cell))
+    scales = InputScales(np.zeros(2), np.full(2, length / np.sqrt(2.0)), np.full(2, length), spread)
+    return changed(
+        told,
+        kernel=(terrain.kernel or Matern32()).adapt(scales),
+        mean=np.asarray(np.median(z)) if terrain.mean is None else terrain.mean,
+        noise=np.asarray(max(noise, 1e-6 * spread)) if terrain.noise is None else terrain.noise,
+    )
 
 
 class HasRoughness(Ability):

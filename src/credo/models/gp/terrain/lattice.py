@@ -62,17 +62,11 @@ class Cells(eqx.Module):
         points: Float[np.ndarray, "r 3"],
         weight: Float[np.ndarray, " r"],
     ) -> "Cells":
-        """The cells of returns."""
+        """The cells of returns: each return is one of its own, and they are pooled."""
         own, inside = np.unique(key, return_inverse=True)
-        inside, n = inside.reshape(-1), len(own)
-
-        def total(values: np.ndarray) -> np.ndarray:
-            return np.bincount(inside, values, minlength=n)
-
-        w = total(weight)
-        x, y, z = (total(weight * column) / w for column in points.T)
-        scatter = total(weight * np.square(points[:, 2] - z[inside]))
-        return cls(own, np.column_stack([total(np.ones(len(key))), w, z, scatter, total(np.log(weight)), x, y]))
+        (x, y, z), one = points.T, np.ones(len(key))
+        table = np.column_stack([one, weight, z, 0.0 * one, np.log(weight), x, y])
+        return cls(own, pooled(table, inside.reshape(-1), len(own)))
 
     def find(self, key: Int[Array, "*m"]) -> tuple[Int[Array, "*m"], Array]:
         """Where cells stand here, and whether they do."""
@@ -88,10 +82,6 @@ class Cells(eqx.Module):
         key, group = np.unique(parent_of(self.key), return_inverse=True)
         return Cells(key, pooled(np.asarray(self.table), group.reshape(-1), len(key)))
 
-    def column(self, name: int) -> Float[Array, " n"]:
-        """One statistic of all cells."""
-        return self.table[:, name]
-
 
 class Merged(NamedTuple):
     """The cells of two sets of returns."""
@@ -99,8 +89,6 @@ class Merged(NamedTuple):
     cells: Cells
     new: Int[np.ndarray, " k"]
     """Before which of the old cells new ones were put."""
-    touched: Int[np.ndarray, " m"]
-    """Where the cells of the second set are."""
 
 
 def pooled(table: Float[np.ndarray, "n 7"], group: Int[np.ndarray, " n"], groups: int) -> Float[np.ndarray, "g 7"]:
@@ -128,4 +116,4 @@ def merged(first: Cells, second: Cells) -> Merged:
     both = touched[there]
     pair = np.arange(len(both))
     table[both] = pooled(np.concatenate([table[both], second.table[there]]), np.tile(pair, 2), len(both))
-    return Merged(Cells(key, table), new, touched)
+    return Merged(Cells(key, table), new)

@@ -14,20 +14,19 @@ return alone in an empty stencil is believed.
 """
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy import ndimage
 
 from credo.core.arrays import Array
-from credo.core.errors import DataError, MisfitWarning
-from credo.core.pytrees import changed
-from credo.kernels import InputScales, Matern32
+from credo.core.errors import MisfitWarning
 from credo.models.gp.terrain.lattice import COUNT, SCATTER, WEIGHT, Cells, key_of, place_of
 from credo.models.gp.terrain.stencils import Ground, Levels, around_mean, stencil
 
 if TYPE_CHECKING:
-    from credo.models.gp.terrain.belief import Seen, Terrain
+    from credo.models.gp.terrain.belief import Seen
 
 MAJORITY = 4
 """So many returns of one cell are judged by their own median."""
@@ -37,17 +36,8 @@ MAD = 1.4826
 """Standard deviations of a normal law in a median absolute deviation."""
 AGREE = 9.0
 """Returns that were set aside agree with each other if their variance is below so many times the noise."""
-SHARE = 0.5
+MOSTLY = 0.5
 """With more of a scan set aside there is a warning."""
-
-
-def group_medians(group: Int[np.ndarray, " n"], z: Float[np.ndarray, " n"], groups: int) -> Float[np.ndarray, " g"]:
-    """The median of each group."""
-    order = np.lexsort([z, group])
-    count = np.bincount(group, minlength=groups)
-    first = np.cumsum(count) - count
-    ranked = z[order]
-    return 0.5 * (ranked[first + (count - 1) // 2] + ranked[first + count // 2])
 
 
 def around(
@@ -56,7 +46,7 @@ def around(
     """The median around each return; whether it is that of its own cell; and whether there is any."""
     own, inside = np.unique(key, return_inverse=True)
     inside = inside.reshape(-1)
-    medians = group_medians(inside, z, len(own))
+    medians = np.asarray(ndimage.median(z, inside, np.arange(len(own))))
     many = np.bincount(inside) >= MAJORITY
     ox, oy = stencil(reach)
     ix, iy = place_of(own)
@@ -118,37 +108,10 @@ def revised(
 
 def warn_of_rejected(fine: Bool[np.ndarray, " n"]) -> None:
     """A scan of which most is set aside lies elsewhere, or the map is wrong."""
-    if len(fine) and np.mean(~fine) > SHARE:
+    if len(fine) and np.mean(~fine) > MOSTLY:
         warnings.warn(
             f"{np.sum(~fine)} of {len(fine)} returns of the scan do not agree with the map and were set aside; is the "
             "pose of the scan right (see terrain.register), or the noise of the belief too small?",
             MisfitWarning,
             stacklevel=5,
         )
-
-
-def with_starts(terrain: "Terrain", points: Float[np.ndarray, "n 3"], returns: float) -> Any:
-    """The belief with what it was not given from a first look at a cloud, by medians."""
-    low, high = np.quantile(points[:, :2], [0.01, 0.99], axis=0)
-    extent = high - low
-    if terrain.cell is None and not extent.max() > 0:
-        raise DataError("all points lie above each other: give cell, the width of a cell")
-    cell = terrain.cell
-    if cell is None:
-        width = np.sqrt(extent.max() * max(extent.min(), extent.max() / len(points)) * returns / len(points))
-        cell = np.asarray(width)
-    told = changed(terrain, cell=cell)
-    z = points[:, 2]
-    order = np.argsort(told.keys(points[:, :2]), kind="stable")
-    key = told.keys(points[:, :2])[order]
-    step = np.diff(z[order])[key[1:] == key[:-1]]
-    spread = (MAD * np.median(np.abs(z - np.median(z)))) ** 2 or float(z.var()) or 1.0
-    noise = (MAD * np.median(np.abs(step))) ** 2 / 2.0 if len(step) else 0.01 * spread
-    length = max(0.2 * float(extent.max()), 2.0 * float(cell))
-    scales = InputScales(np.zeros(2), np.full(2, length / np.sqrt(2.0)), np.full(2, length), spread)
-    return changed(
-        told,
-        kernel=(terrain.kernel or Matern32()).adapt(scales),
-        mean=np.asarray(np.median(z)) if terrain.mean is None else terrain.mean,
-        noise=np.asarray(max(noise, 1e-6 * spread)) if terrain.noise is None else terrain.noise,
-    )

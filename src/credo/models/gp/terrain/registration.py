@@ -3,12 +3,13 @@
     p_a = R(θ) p_b + t,    (x, y, z, θ) ~ N(mean, covariance)
 
 The best poses of a search over all turns and shifts (`search.py`) are climbed by Gauss-Newton on the residuals of
-elevation and gradient, each weighted by the variances that both maps state and, as a Student-t has it, less where it
-is far off. Residuals of neighbouring cells are alike, which a sum over cells does not know. The covariance is
-therefore H⁻¹ J H⁻¹ with J = Σ s sᵀ over blocks of the overlap, s the sum of a block's scores: what scores do together
-within a block widens it (Godambe's sandwich; Liang & Zeger 1986), times G/(G - 4) for G blocks. H is Σ J_aᵀ W J_b,
-with the slopes of residuals as each map has them (noise of the slopes of one map alone would pass for information),
-and W the slope of the weighted residual, which far residuals have little of.
+elevation and gradient, each weighted by the variances that both maps state and, as a Student-t has it, less where it is
+far off; the one whose residuals are the most probable is taken (`fit_of`). Residuals of neighbouring cells are alike,
+which a sum over cells does not know. The covariance is therefore H⁻¹ J H⁻¹ with J = Σ s sᵀ over blocks of the overlap,
+s the sum of a block's scores: what scores do together within a block widens it (Godambe's sandwich; Liang & Zeger
+1986), times G/(G - 4) for G blocks. H is Σ J_aᵀ W J_b, with the slopes of residuals as each map has them (noise of the
+slopes of one map alone would pass for information), and W the slope of the weighted residual, which far residuals have
+little of.
 
 Closure: the z = atanh(ρ) √n_eff of the best pose is the largest of M standard normal numbers between unrelated grounds
 with the spectra of the maps, and at one place the larger of that and of a true pose. What ρ that one has is
@@ -23,13 +24,13 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 from scipy import ndimage
-from scipy.special import expit, log_ndtr
+from scipy.special import expit, log_ndtr, logit
 
 from credo.core.checks import check_probabilities, check_real
 from credo.core.errors import DataError
 from credo.models.gp.spatial.grids import Grid
 from credo.models.gp.terrain.belief import Images, Terrain, read_cloud
-from credo.models.gp.terrain.search import SIDE, Candidate, independent_share, rotation, search, slopes_of, turned
+from credo.models.gp.terrain.search import SIDE, Candidate, independent_share, rotated, rotation, search, slopes_of
 
 MOST = 6
 """Candidates that are climbed."""
@@ -40,6 +41,8 @@ BLOCKS = 6
 """Along each side of the overlap, whose scores are summed."""
 FREEDOM = 4.0
 """Degrees of freedom of residuals."""
+HEAVIER = 0.438
+"""By how much log t₄(0) is above the mean of log N(r | 0, 1)."""
 NEAR = 0.3
 """The share of nine cells of the first map around a cell of the second that must have returns."""
 LEAST = 20
@@ -77,7 +80,7 @@ class Registration(eqx.Module):
     def closure_probability(self, prior: float = 0.5) -> float:
         """P(both maps show one place), which before it was `prior`."""
         check_probabilities([prior, 1.0 - prior], "prior and 1 - prior")
-        return float(expit(self.log_odds + np.log(prior) - np.log1p(-prior)))
+        return float(expit(self.log_odds + logit(prior)))
 
 
 class Climbed(NamedTuple):
@@ -91,6 +94,8 @@ class Climbed(NamedTuple):
     """ρ at one place, if both maps are as good as they say."""
     n_eff: float
     overlap: float
+    fit: float
+    """log p(residuals | this pose) - log p(residuals | unrelated grounds), of n_eff cells."""
 
 
 class Residuals(NamedTuple):
@@ -104,6 +109,8 @@ class Residuals(NamedTuple):
     """Which cells of the second map they are of."""
     gradients: tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, "n 2"]]
     """Of both, in the frame of the first."""
+    heights: Float[np.ndarray, " n"]
+    """Elevations of the first."""
 
     @property
     def slope(self) -> Float[np.ndarray, "n 3 4"]:
@@ -115,20 +122,13 @@ def layers_of(image: Images) -> list[Float[np.ndarray, "r c"]]:
     """Elevation, gradient, their variances, and second differences (xx, xy, yy)."""
     along_y, along_x = (np.gradient(image.gradient, image.grid.cell[0], axis=axis) for axis in (0, 1))
     doubt = np.diagonal(image.gradient_covariance, axis1=2, axis2=3)
-    out = [
-        image.elevation,
-        image.gradient[..., 0],
-        image.gradient[..., 1],
-        image.variance,
-        doubt[..., 0],
-        doubt[..., 1],
-    ]
-    return [*out, along_x[..., 0], 0.5 * (along_x[..., 1] + along_y[..., 0]), along_y[..., 1]]
+    first = [image.elevation, *np.moveaxis(image.gradient, 2, 0), image.variance, *np.moveaxis(doubt, 2, 0)]
+    return [*first, along_x[..., 0], 0.5 * (along_x[..., 1] + along_y[..., 0]), along_y[..., 1]]
 
 
-def second(xx: np.ndarray, xy: np.ndarray, yy: np.ndarray) -> Float[np.ndarray, "n 2 2"]:
+def hessians(xx: np.ndarray, xy: np.ndarray, yy: np.ndarray) -> Float[np.ndarray, "n 2 2"]:
     """Second differences as matrices."""
-    return np.stack([np.stack([xx, xy], -1), np.stack([xy, yy], -1)], axis=-2)
+    return np.stack([xx, xy, xy, yy], axis=-1).reshape(-1, 2, 2)
 
 
 class Pair:
@@ -144,7 +144,7 @@ class Pair:
         self.places = b.grid.places[rows]
         self.middle = self.places.mean(0)
         self._h, gx, gy, self._v, _, _, *bent = (layer.ravel()[rows] for layer in layers_of(b))
-        self._g, self._bent = np.column_stack([gx, gy]), second(*bent)
+        self._g, self._bent = np.column_stack([gx, gy]), hessians(*bent)
         self._c = b.gradient_covariance.reshape(-1, 2, 2)[rows]
 
     def at(self, pose: Float[np.ndarray, " 4"]) -> Residuals:
@@ -158,12 +158,12 @@ class Pair:
         h, gx, gy, v, vx, vy, *bent = (ndimage.map_coordinates(layer, index, order=1) for layer in self._layers)
         ga, gb = np.column_stack([gx, gy]), self._g[inside] @ turn.T
         swing = np.column_stack([-arm[:, 1], arm[:, 0]])  # ∂p/∂θ
-        first = _slopes(ga, second(*bent), gb, swing)
+        first = _slopes(ga, hessians(*bent), gb, swing)
         other = _slopes(gb, turn @ self._bent[inside] @ turn.T, ga, swing)
         own = np.einsum("ij,njk,ik->ni", turn, self._c[inside], turn)
         variance = np.column_stack([v + self._v[inside], np.column_stack([vx, vy]) + own])
         value = np.column_stack([h - self._h[inside] - pose[2], ga - gb])
-        return Residuals(value, (first, other), np.maximum(variance, 1e-300), inside, (ga, gb))
+        return Residuals(value, (first, other), np.maximum(variance, 1e-300), inside, (ga, gb), h)
 
 
 def _slopes(
@@ -184,9 +184,9 @@ def weights_of(found: Residuals) -> tuple[Float[np.ndarray, "n 3"], Float[np.nda
     """w = (ν + 1)/(ν + r²/s)/s, and the slope of wr; stated variances are made as wide as the residuals are."""
     ratio = np.square(found.value) / found.variance
     wide = np.maximum(np.median(ratio, axis=0) / 0.4549, 1.0)  # the median of χ² with one degree of freedom
-    spread = found.variance * wide
-    w = (FREEDOM + 1.0) / (FREEDOM + ratio / wide) / spread
-    return w, w * (FREEDOM - ratio / wide) / (FREEDOM + ratio / wide)
+    ratio = ratio / wide
+    w = (FREEDOM + 1.0) / (FREEDOM + ratio) / (found.variance * wide)
+    return w, w * (FREEDOM - ratio) / (FREEDOM + ratio)
 
 
 def climb(pair: Pair, start: Candidate) -> Float[np.ndarray, " 4"] | None:
@@ -226,15 +226,16 @@ def sandwich(pair: Pair, found: Residuals) -> Float[np.ndarray, "4 4"]:
     groups = int(block.max()) + 1
     sums = np.stack([np.bincount(block.reshape(-1), column, minlength=groups) for column in scores.T], axis=1)
     scale = 1.0 / np.sqrt(np.maximum(np.diag(hessian), 1e-300))
-    half = np.linalg.inv(hessian * np.outer(scale, scale) + 1e-9 * np.eye(PARAMETERS)) * np.outer(scale, scale)
+    unit = np.outer(scale, scale)
+    half = np.linalg.inv(hessian * unit + 1e-9 * np.eye(PARAMETERS)) * unit
     bread = half @ sums.T
     more = groups / (groups - PARAMETERS) if groups > 2 * PARAMETERS else 2.0
     robust = bread @ bread.T * more
     # Where blocks are few, scores may cancel in them: never surer than independent cells.
-    plain = np.einsum("ni,nj->ij", scores @ half, scores @ half)
-    values, vectors = np.linalg.eigh(robust * np.outer(1 / scale, 1 / scale))
-    floor = np.einsum("ji,jk,ki->i", vectors, plain * np.outer(1 / scale, 1 / scale), vectors)
-    return (vectors * np.maximum(values, floor)) @ vectors.T * np.outer(scale, scale)
+    each = scores @ half
+    values, vectors = np.linalg.eigh(robust / unit)
+    floor = np.einsum("ji,jk,ki->i", vectors, each.T @ each / unit, vectors)
+    return (vectors * np.maximum(values, floor)) @ vectors.T * unit
 
 
 def looked_at(a: Images, b: Images, pair: Pair, pose: Float[np.ndarray, " 4"]) -> Climbed | None:
@@ -246,15 +247,26 @@ def looked_at(a: Images, b: Images, pair: Pair, pose: Float[np.ndarray, " 4"]) -
     ga, gb = found.gradients
     w = 1.0 / (found.variance[:, 1:].mean(1) + 0.5 * (ga.var(0).mean() + gb.var(0).mean()))
     ga, gb = (g - (w[:, None] * g).sum(0) / w.sum() for g in (ga, gb))
-    doubt = float(found.variance[:, 1:].mean())
-    expected = 1.0 - doubt / (doubt + float(ga.var(0).mean() + gb.var(0).mean()))
-    cross, first, second = ((w[:, None] * p * q).sum() for p, q in ((ga, gb), (ga, ga), (gb, gb)))
-    rho = float(cross / np.sqrt(max(first * second, 1e-300)))
-    share = independent_share(slopes_of(a, 1), turned(slopes_of(b, 1), float(pose[3])))
+    doubt, known = float(found.variance[:, 1:].mean()), float(ga.var(0).mean() + gb.var(0).mean())
+    expected = known / (doubt + known)
+    cross, first, other = ((w[:, None] * p * q).sum() for p, q in ((ga, gb), (ga, ga), (gb, gb)))
+    rho = float(cross / np.sqrt(max(first * other, 1e-300)))
+    share = independent_share(slopes_of(a, 1), rotated(slopes_of(b, 1), float(pose[3])))
     cells = n * b.seen.sum() / len(pair.places)
     n_eff = max(share * cells * w.sum() ** 2 / (w @ w) / n, 4.0)
     z = float(np.arctanh(np.clip(rho, -0.999999, 0.999999)) * np.sqrt(n_eff))
-    return Climbed(pose, sandwich(pair, found), z, rho, expected, n_eff, n / len(pair.places))
+    return Climbed(pose, sandwich(pair, found), z, rho, expected, n_eff, n / len(pair.places), n_eff * fit_of(found))
+
+
+def fit_of(found: Residuals) -> float:
+    """log p(residuals | one place) - log p(residuals | unrelated grounds) of an average cell.
+
+    At one place residuals are Student-t with the stated variances, else normal and as wide as both maps together.
+    """
+    (ga, gb), v = found.gradients, found.variance
+    apart = np.array([2.0 * found.heights.var(), *(ga.var(0) + gb.var(0))]) + v.mean(0)
+    told = 0.5 * np.log(apart / v) - 0.5 * (FREEDOM + 1.0) * np.log1p(found.value**2 / v / FREEDOM)
+    return float((HEAVIER + told).sum(1).mean())
 
 
 def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: float | None = None) -> Registration:
@@ -274,6 +286,12 @@ def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: floa
     if shift is not None and not check_real(shift, "shift", 0.0) > 0:
         raise DataError(f"shift, how far the map may be moved, must be positive, found {shift!r}")
     a, b = map_a.images(), map_b.images()
+    for name, image in (("map_a", a), ("map_b", b)):
+        if min(image.seen.shape) < 2 or image.seen.sum() < LEAST:
+            raise DataError(
+                f"{name} has {image.seen.sum()} cells with returns, {' × '.join(map(str, image.seen.shape))} across; "
+                f"{LEAST} cells or more, in both directions, can be registered"
+            )
     if not np.isclose(a.grid.cell[0], b.grid.cell[0]):
         b = map_b.images(with_cells(b.grid, a.grid.cell[0]))
     share = max(int(np.ceil(max(*a.elevation.shape, *b.elevation.shape) / SIDE)), 1)
@@ -286,7 +304,7 @@ def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: floa
         turned_middle = rotation(each.angle) @ (pair.middle - coarse[1].middle) + coarse[1].middle
         pose = climb(pair, each._replace(shift=each.shift + turned_middle - pair.middle))
         seen = None if pose is None else looked_at(a, b, pair, pose)
-        if seen is not None and (best is None or seen.z > best.z):
+        if seen is not None and (best is None or seen.fit > best.fit):
             best = seen
     if best is None:
         raise DataError(

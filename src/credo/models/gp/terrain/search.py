@@ -84,7 +84,7 @@ def rotation(angle: float) -> Float[np.ndarray, "2 2"]:
     return np.array([[c, -s], [s, c]])
 
 
-def turned(b: Slopes, angle: float) -> Slopes:
+def rotated(b: Slopes, angle: float) -> Slopes:
     """The image turned around its middle, which becomes the origin, on a square that holds it."""
     step, turn = b.step, rotation(angle)
     corners = np.array([[x, y] for x in (b.x[0], b.x[-1]) for y in (b.y[0], b.y[-1])]) - b.middle
@@ -164,7 +164,7 @@ def search(a: Slopes, b: Slopes, turn: float, shift: float | None, most: int) ->
     found: list[Candidate] = []
     looked = 0.0
     for angle in angles:
-        image = turned(b, float(angle))
+        image = rotated(b, float(angle))
         share = independent_share(a, image)
         rho, n = correlations(a, image)
         dy = a.y[0] - image.y[0] + (np.arange(rho.shape[0]) - image.weight.shape[0] + 1) * a.step
@@ -184,11 +184,11 @@ def search(a: Slopes, b: Slopes, turn: float, shift: float | None, most: int) ->
             found.append(Candidate(float(angle), moved[i, j], float(z[i, j])))
             z[max(i - 3, 0) : i + 4, max(j - 3, 0) : j + 4] = -np.inf
     found.sort(key=lambda each: -each.z)
-    return _apart(found, 2.0 * b.step, 2.0 * step)[:most], looked
+    return _apart(found, 2.0 * b.step, 2.0 * step, most), looked
 
 
-def _apart(found: list[Candidate], shift: float, angle: float) -> list[Candidate]:
-    """Of candidates next to each other the best one."""
+def _apart(found: list[Candidate], shift: float, angle: float, most: int) -> list[Candidate]:
+    """Of candidates next to each other the best one; up to so many."""
     kept: list[Candidate] = []
     for each in found:
         near = (
@@ -198,6 +198,6 @@ def _apart(found: list[Candidate], shift: float, angle: float) -> list[Candidate
         )
         if not any(near):
             kept.append(each)
-        if len(kept) >= 40:
+        if len(kept) >= most:
             break
     return kept

@@ -53,8 +53,8 @@ class Ground(NamedTuple):
     reach: int
 
 
-class Neighbours(NamedTuple):
-    """The cells that each of m places is given."""
+class ConditioningSets(NamedTuple):
+    """The cells that each of m places is given: its conditioning set, as Vecchia has it."""
 
     at: Float[Array, "m k 2"]
     y: Float[Array, "m k"]
@@ -102,14 +102,14 @@ def within(ground: Ground, level: int) -> Float[Array, ""]:
     return around_mean(ground.kernel, np.stack(np.meshgrid(at, at), -1).reshape(-1, 2) * ground.cell)
 
 
-def neighbours(ground: Ground, levels: Levels, key: Int[Array, " m"], coarse: bool) -> Neighbours:
+def conditioning_sets(ground: Ground, levels: Levels, key: Int[Array, " m"], coarse: bool) -> ConditioningSets:
     """The cells given to places in these cells; only those of the stencil unless `coarse`."""
     xp = namespace(ground, levels, key)
     k = (2 * ground.reach + 1) ** 2
     asked, table, real = _around(levels[0], key, ground.reach)
     at = (xp.stack(place_of(asked), axis=-1) + 0.5) * ground.cell
     variance = ground.noise / xp.where(real, table[..., WEIGHT], 1.0)
-    near = Neighbours(at, table[..., MEAN], variance, real, real.sum(1)[:, None])
+    near = ConditioningSets(at, table[..., MEAN], variance, real, real.sum(1)[:, None])
     if not coarse or len(levels) == 1:
         return near
     parts, sought, sums = [near], [asked], [_sums(table, real)]
@@ -126,7 +126,9 @@ def neighbours(ground: Ground, levels: Levels, key: Int[Array, " m"], coarse: bo
         weight = xp.where(real, rest[..., 1], 1.0)
         middle = rest[..., 2:] / weight[:, :, None]
         counts = xp.concatenate([near.taken, near.taken[:, -1:] + real.sum(1)[:, None]], axis=1)
-        near = Neighbours(middle[..., 1:], middle[..., 0], ground.noise / weight + within(ground, level), real, counts)
+        near = ConditioningSets(
+            middle[..., 1:], middle[..., 0], ground.noise / weight + within(ground, level), real, counts
+        )
         parts.append(near)
         sought.append(asked)
         sums.append(rest)
@@ -135,7 +137,7 @@ def neighbours(ground: Ground, levels: Levels, key: Int[Array, " m"], coarse: bo
     at, y, variance, real = (
         xp.take_along_axis(v, first.reshape(*first.shape, *(1,) * (v.ndim - 2)), axis=1) for v in whole
     )
-    return Neighbours(at, y, variance, real, near.taken)
+    return ConditioningSets(at, y, variance, real, near.taken)
 
 
 def _around(
@@ -157,45 +159,35 @@ def _sums(table: Float[Array, "m k 7"], real: Bool[Array, "m k"]) -> Float[Array
     return xp.where(real[:, :, None], xp.concatenate(each, axis=-1), 0.0)
 
 
-def differences(step: Array) -> tuple[Float[Array, "5 2"], Float[np.ndarray, "5 3"]]:
-    """Five places around one, and what makes of them its elevation and its slopes."""
+def differences(step: Float[Array, ""]) -> tuple[Float[Array, "5 2"], Float[Array, "5 3"]]:
+    """Five places around one, and the weights that make of them its elevation and its slopes."""
     moves = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    weights = np.array([[1.0, 0, 0], [0, 0.5, 0], [0, -0.5, 0], [0, 0, 0.5], [0, 0, -0.5]])
-    return moves * step, weights * np.array([1.0, 1.0, 1.0])
+    return moves * step, namespace(step).column_stack([1.0 - np.abs(moves).sum(1), 0.5 * moves / step])
 
 
-def given(ground: Ground, near: Neighbours, places: Float[Array, "m 2"]) -> Float[Array, "m 7"]:
-    """The surface at each place, given its neighbours."""
-    xp = namespace(ground, near, places)
-    kernel, step = ground.kernel, ground.cell
-    moves, weights = differences(step)
-    slopes = xp.stack([xp.ones_like(step), 1.0 / step, 1.0 / step])
-    both = near.real[:, :, None] & near.real[:, None, :]
-    k = displaced(kernel, near.at[:, :, None] - near.at[:, None, :])
-    k = xp.where(both, k, 0.0) + xp.where(near.real, near.variance, 1.0)[:, :, None] * np.eye(near.at.shape[1])
-    around = places[:, None, None, :] + moves - near.at[:, :, None, :]
-    cross = xp.where(near.real[:, :, None], displaced(kernel, around) @ weights * slopes, 0.0)
-    before = weights.T @ kernel.gram(moves, moves) @ weights * slopes[:, None] * slopes
-    return _surface(ground, near, k, cross, before)
-
-
-def given_lattice(ground: Ground, near: Neighbours) -> Float[np.ndarray, "m 7"]:
-    """`given` at the middles of cells whose neighbours are all of the finest level: one covariance serves all."""
+def given(ground: Ground, near: ConditioningSets, places: Float[Array, "m 2"]) -> Float[Array, "m 7"]:
+    """The surface at each place, given its conditioning set."""
     moves, weights = differences(ground.cell)
-    slopes = np.array([1.0, 1.0 / float(ground.cell), 1.0 / float(ground.cell)])
+    k = displaced(ground.kernel, near.at[:, :, None] - near.at[:, None, :])
+    around = places[:, None, None, :] + moves - near.at[:, :, None, :]
+    return _surface(ground, near, k, displaced(ground.kernel, around) @ weights)
+
+
+def given_lattice(ground: Ground, near: ConditioningSets) -> Float[np.ndarray, "m 7"]:
+    """`given` at the middles of cells whose conditioning sets are of the finest level: one covariance serves all."""
+    moves, weights = differences(ground.cell)
     at = np.stack(stencil(ground.reach), axis=-1) * ground.cell
-    kernel = ground.kernel
-    fixed, across = np.asarray(kernel.gram(at, at)), np.asarray(kernel.gram(at, moves)) @ weights * slopes
-    before = weights.T @ np.asarray(kernel.gram(moves, moves)) @ weights * slopes[:, None] * slopes
-    real = near.real
-    k = np.where(real[:, :, None] & real[:, None, :], fixed, 0.0)
-    diagonal = np.arange(k.shape[1])
-    k[:, diagonal, diagonal] += np.where(real, near.variance, 1.0)
-    return np.asarray(_surface(ground, near, k, np.where(real[:, :, None], across, 0.0), before))
+    return np.asarray(_surface(ground, near, ground.kernel.between(at, at), ground.kernel.between(at, moves) @ weights))
 
 
-def _surface(ground: Ground, near: Neighbours, k: Array, cross: Array, before: Array) -> Float[Array, "m 7"]:
+def _surface(ground: Ground, near: ConditioningSets, k: Array, cross: Array) -> Float[Array, "m 7"]:
+    """The surface, from the covariances of the cells it is given and theirs with it: one for all places, or each."""
+    moves, weights = differences(ground.cell)
+    before = weights.T @ ground.kernel.between(moves, moves) @ weights
     xp = namespace(k, cross, before, near)
+    own = xp.where(near.real, near.variance, 1.0)[:, :, None] * np.eye(near.real.shape[1])
+    k = xp.where(near.real[:, :, None] & near.real[:, None, :], k, 0.0) + own
+    cross = xp.where(near.real[:, :, None], cross, 0.0)
     left = xp.where(near.real, near.y - ground.mean, 0.0)
     solved, ok = solve_each(k, cross)
     solved = demand(solved, ok, exact.NOT_DEFINITE)
@@ -208,23 +200,22 @@ def _surface(ground: Ground, near: Neighbours, k: Array, cross: Array, before: A
 def surface_at(
     ground: Ground, levels: Levels, places: Float[Array, "m 2"] | None, key: Int[Array, " m"]
 ) -> tuple[Float[Array, "m 7"], Int[Array, "m l"]]:
-    """The surface at places in these cells (None: at their middles), and how many neighbours of each level it has."""
+    """The surface at places in these cells (None: at their middles), and how many cells of each level it is given."""
     xp = namespace(ground, levels, places, key)
-    if places is None:
-        middles = (xp.stack(place_of(key), axis=-1) + 0.5) * ground.cell
+    at = (xp.stack(place_of(key), axis=-1) + 0.5) * ground.cell if places is None else places
     if is_traced(ground, levels, places, key):
-        near = neighbours(ground, levels, key, True)
-        return given(ground, near, middles if places is None else places), near.taken
+        near = conditioning_sets(ground, levels, key, True)
+        return given(ground, near, at), near.taken
     k = (2 * ground.reach + 1) ** 2
     out, taken = np.zeros((len(key), SURFACE)), np.zeros((len(key), len(levels)), dtype=int)
     for cut in in_chunks(len(key), 4 * k * k):
-        near = neighbours(ground, levels, key[cut], False)
-        part = given_lattice(ground, near) if places is None else given(ground, near, places[cut])
+        near = conditioning_sets(ground, levels, key[cut], False)
+        part = given_lattice(ground, near) if places is None else given(ground, near, at[cut])
         count = np.repeat(near.taken, len(levels), axis=1)
         few = np.flatnonzero((near.taken[:, 0] < enough(ground.reach)) & (len(levels) > 1))
         if len(few):
-            near = neighbours(ground, levels, key[cut][few], True)
-            part[few] = given(ground, near, middles[cut][few] if places is None else places[cut][few])
+            near = conditioning_sets(ground, levels, key[cut][few], True)
+            part[few] = given(ground, near, at[cut][few])
             count[few] = near.taken
         out[cut], taken[cut] = part, count
     return out, taken
