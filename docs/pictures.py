@@ -931,13 +931,15 @@ def campaign_best(ax):
 
 
 def page_until(page, *names):
-    """What the code of a page has made, up to the block that makes the last of the names."""
+    """What the code of a page has made, up to the block that makes the last of the names; its files are thrown away."""
     namespace = {}
-    for block in (Path(__file__).parent / page).read_text(encoding="utf-8").split("```python\n")[1:]:
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(block.split("```", 1)[0], namespace)
-        if all(name in namespace for name in names):
-            break
+    text = (Path(__file__).parent / page).read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for block in text.split("```python\n")[1:]:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(block.split("```", 1)[0], namespace)
+            if all(name in namespace for name in names):
+                break
     return namespace
 
 
@@ -1436,35 +1438,29 @@ def numbers_to_learn(ax):
     tidy(ax, "columns d", "numbers of each class")
 
 
-def pomdp_page(*names):
-    """What pomdps.md makes, which writes a file, in a folder that is thrown away."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        return page_until("pomdps.md", *names)
-
-
 @picture(7.0, 3.4)
 def pomdp_values(ax):
     """The value of Tiger over its beliefs."""
-    plots.belief_values(pomdp_page("tiger", "exact")["exact"], ax=ax)
+    plots.belief_values(page_until("pomdps.md", "tiger", "exact")["exact"], ax=ax)
 
 
 @picture(7.0, 3.2)
 def pomdp_grid(ax):
     """The belief MDP of Tiger, solved."""
-    plots.plan(pomdp_page("tiger", "solved")["solved"], ax=ax)
+    plots.plan(page_until("pomdps.md", "tiger", "solved")["solved"], ax=ax)
 
 
 @picture(8.0, 3.2)
 def pomdp_run(ax):
     """Beliefs along an episode of Tiger."""
-    made = pomdp_page("plan", "run")
+    made = page_until("pomdps.md", "plan", "run")
     plots.belief_run(made["plan"], made["run"], ax=ax)
 
 
 @picture(5.6, 4.6)
 def pomdp_triangle(ax):
     """The value over the beliefs of three states."""
-    plots.belief_values(pomdp_page("light", "coloured")["coloured"], ax=ax)
+    plots.belief_values(page_until("pomdps.md", "light", "coloured")["coloured"], ax=ax)
 
 
 @picture(9.4, 3.1, columns=3)

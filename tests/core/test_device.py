@@ -74,3 +74,13 @@ def test_a_fork_after_use_is_said():
     )
     assert "hang in the child: start workers with" in run(fork.format("jnp.ones(3) + 1")).stderr
     assert run(fork.format("")).stderr == ""
+
+
+def test_the_limit_of_a_process_counts_as_its_memory():
+    pytest.importorskip("resource")
+    code = (
+        "import resource; from credo.core import device; assert device.usable_memory() <= device.physical_memory();"
+        "hard = resource.getrlimit(resource.RLIMIT_AS)[1]; resource.setrlimit(resource.RLIMIT_AS, (2**33, hard));"
+        "assert 0 < device.usable_memory() < 2**33"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

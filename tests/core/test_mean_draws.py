@@ -6,6 +6,7 @@ import pytest
 import credo
 from credo.core.abilities import BLOCK, DrawsMeans
 from credo.infer.averaging import Integrated
+from credo.models.gp import Inducing, Neighbours
 from credo.models.likelihoods import Categorical, Poisson
 from credo.models.linear import InverseGamma
 
@@ -54,6 +55,20 @@ def test_the_doubt_about_a_difference_is_that_of_the_weights(noise):
         df = float(weight.df[1])
         variance *= (df - 2) / df
     assert change.std() == pytest.approx(np.sqrt(variance) / scale, rel=4.5 / np.sqrt(2 * 20000))
+
+
+@pytest.mark.parametrize("using", [None, Neighbours(5), Inducing(10)])
+def test_a_sampler_draws_functions_once_for_all_its_calls(using, monkeypatch):
+    belief, drawn = credo.GP(noise=0.09).condition(X, Y, using=using), []
+    groups, original = np.stack([X[:5], X[:5] + STEP]), type(belief).sample_functions
+    monkeypatch.setattr(
+        type(belief), "sample_functions", lambda self, *a, **o: drawn.append(1) or original(self, *a, **o)
+    )
+    sampler = belief.mean_sampler(40, seed=3)
+    found = [sampler(part) for part in (groups, groups[:1])]
+    assert len(drawn) == (1 if isinstance(using, Neighbours) else 0)
+    for draws, part in zip(found, (groups, groups[:1]), strict=True):
+        np.testing.assert_array_equal(draws, belief.mean_draws(part, 40, seed=3))
 
 
 def test_groups_alone_have_the_spread_they_have_together():

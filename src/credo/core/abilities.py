@@ -6,6 +6,7 @@ nothing is found out by trying. Each says in words what it is, for refusals (`de
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
 
 import equinox as eqx
@@ -200,6 +201,10 @@ class DrawsMeans(Ability):
             (n, g, k).
         """
 
+    def mean_sampler(self, n: int = 1000, *, joint: bool = True, seed: int = 0) -> Callable[[ArrayLike], np.ndarray]:
+        """`mean_draws` of many x, with what is the same for all of them done once."""
+        return partial(self.mean_draws, n=n, joint=joint, seed=seed)
+
 
 def in_blocks(x: ArrayLike, joint: bool, drawn: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """`mean_draws` of all groups at once, or where they need not be compared of some at a time."""
@@ -260,10 +265,21 @@ class DrawsFunctions(DrawsMeans):
 
     def mean_draws(self, x: ArrayLike, n: int = 1000, *, joint: bool = True, seed: int = 0) -> np.ndarray:
         """See `DrawsMeans`: averages of drawn functions and of their mirror images; of many draws `FUNCTIONS` pairs."""
+        return self._averages(self._drawn(n, seed, np.shape(x)[-1]), x)
+
+    def mean_sampler(self, n: int = 1000, *, joint: bool = True, seed: int = 0) -> Callable[[ArrayLike], np.ndarray]:
+        """See `DrawsMeans`: the functions are drawn once, after data."""
+        if isinstance(self, HasCovariance):  # whose averages need no functions
+            return super().mean_sampler(n, joint=joint, seed=seed)
+        return partial(self._averages, self._drawn(n, seed, None))
+
+    def _drawn(self, n: int, seed: int, columns: int | None) -> Callable[[Array], Array]:
+        return self.sample_functions(max(min(n // 2, FUNCTIONS), 1), features=FEATURES, seed=seed, columns=columns)
+
+    def _averages(self, functions: Callable[[Array], Array], x: ArrayLike) -> np.ndarray:
         groups = np.asarray(x, dtype=float)
         g, r, d = groups.shape
         rows = groups.reshape(g * r, d)
-        functions = self.sample_functions(max(min(n // 2, FUNCTIONS), 1), features=FEATURES, seed=seed, columns=d)
         some = np.asarray(functions(rows)).reshape(-1, g, r).mean(axis=2)
         mean = np.asarray(self.predict(rows).mean).reshape(g, r).mean(axis=1)  # type: ignore[attr-defined]
         return np.concatenate([some, 2 * mean - some])

@@ -74,10 +74,15 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
 
         `using` names the inference method; None is the exact or best one for the model.
         """
+        data = self.gathered(*data)
         told = self.told(*data)
         if using is not None:
             return check_using(using, told, "condition").condition(told, *data, **options)
         return warned(told.condition_on(told.statistics(*data, **options)))
+
+    def gathered(self, *data: Any) -> tuple[Any, ...]:
+        """The data as tables, where they come in chunks and the belief keeps all rows."""
+        return data
 
     def told(self, *data: Any) -> Any:
         """The belief with what data say about themselves (names of columns, classes), where it was not told yet."""
@@ -102,6 +107,7 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
 
     def log_evidence(self, *data: Any, **options: Any) -> Array:
         """log p(data | belief) = log ∫ p(data | θ) p(θ) dθ."""
+        data = self.gathered(*data)
         told = self.told(*data)
         return told.log_evidence_of(told.statistics(*data, **options))
 
@@ -124,6 +130,10 @@ class Belief(eqx.Module, TakesMethods, Generic[S]):
     def choose(self, statistics: S) -> tuple[Any, str] | None:
         """Another form of Bayes' rule for so many data, and why, where the user names no method; None: its own."""
         return None
+
+    def learned_from(self, statistics: S) -> tuple[S, list[str]]:
+        """What `learn` looks at of the data, and in words what it leaves out; conditioning is on all of them."""
+        return statistics, []
 
     def learner(self, priors: dict[str, Prior]) -> Any:
         """The method that `learn` uses when the user names none; None leaves it to `learn`."""

@@ -5,6 +5,7 @@ import functools
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 from threadpoolctl import ThreadpoolController
 
@@ -29,6 +30,35 @@ def physical_memory() -> float:
         return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows does not tell
         return float("inf")
+
+
+def usable_memory() -> float:
+    """In bytes, what this process may have: of the machine, of its container (cgroup) or of its own limit the least."""
+    return min(physical_memory(), _container_memory(), _memory_to_limit())
+
+
+@functools.cache
+def _container_memory() -> float:
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # cgroups of version 2 and 1
+        try:
+            return float(Path("/sys/fs/cgroup", name).read_text())
+        except (OSError, ValueError):  # none, or "max"
+            continue
+    return float("inf")
+
+
+def _memory_to_limit() -> float:
+    """How much is left of the address space where it is limited (`ulimit -v`)."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return float("inf")
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):  # Windows, or no /proc
+        return float("inf")
+    return float(max(limit - taken, 0))
 
 
 def blas_threads(n: int) -> contextlib.AbstractContextManager[object]:

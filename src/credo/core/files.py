@@ -63,6 +63,14 @@ def save(belief: object, path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def bytes_of(path: Path) -> bytes:
+    """What a file holds, or an error that says why it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+
+
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """A file to write beside the target, which takes its place in the end; an error leaves what was there."""

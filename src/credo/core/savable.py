@@ -132,10 +132,12 @@ gp           models.gp.large.fourier            Fourier FourierGP Grid
 gp           models.gp.large.inducing           Inducing InducingGP
 gp           models.gp.large.lattice            Lattice
 gp           models.gp.large.latent             FeaturePosterior InducingLatentGP
+gp           models.gp.large.latent_classes     ClassesPosterior InducingLatentClasses
 gp           models.gp.large.low_rank           Moments Weights
 gp           models.gp.large.local              Local LocalGP
 gp           models.gp.large.neighbours         Neighbours NeighboursGP
 gp           models.gp.spatial.field            Field
+gp           models.gp.spatial.longitudes       InSpace
 gp           models.gp.terrain.belief           Seen Terrain
 gp           models.gp.terrain.lattice          Cells
 gp           models.gp.terrain.registration     Registration

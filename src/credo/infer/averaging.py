@@ -68,6 +68,12 @@ class Averaged(Belief):
         """p(mₖ), of each belief."""
         return namespace(self.log_weights).exp(self.log_weights)
 
+    def gathered(self, *data: Any) -> tuple[Any, ...]:
+        """As all beliefs take the data."""
+        for belief in self.beliefs:
+            data = belief.gathered(*data)
+        return data
+
     def told(self, *data: Any) -> "Averaged":
         """Each belief with what data say about themselves."""
         return changed(self, beliefs=tuple(belief.told(*data) for belief in self.beliefs))
@@ -92,6 +98,7 @@ class Averaged(Belief):
         if using is None:
             return super().condition(*data, **options)
         check_using(using, self, "condition")
+        data = self.gathered(*data)
         evidence = _stacked([belief.log_evidence(*data, **options) for belief in self.beliefs])
         conditioned = tuple(belief.condition(*data, using=using, **options) for belief in self.beliefs)
         return Averaged(self.log_weights + evidence, conditioned)

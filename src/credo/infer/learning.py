@@ -250,6 +250,7 @@ def fit(
     Where data are few some beliefs are averaged over their hyperparameters (`HyperImportance`, see there), which
     `using=Evidence()`, or the family's own learner, does not do.
     """
+    data = belief.gathered(*data) if isinstance(belief, Belief) else data
     learned, statistics = prepare_and_learn(belief, data, using, fixed, priors, seed, options)
     if learned.conditioned is not None and (isinstance(using, Learner) or not isinstance(using, Solver)):
         conditioned = learned.conditioned
@@ -281,6 +282,7 @@ def prepare_and_learn(
         raise DataError(
             f"learn and fit take a belief first, found {type(belief).__name__}; e.g. credo.fit(credo.Linear(), X, y)"
         )
+    data = belief.gathered(*data)
     belief = (belief.mode if isinstance(belief, Integrated) else belief).told(*data)
     method: Any = None if using is None else check_using(using, belief, verb)
     check_count(seed, "seed", 0)
@@ -315,9 +317,15 @@ def prepare_and_learn(
     if isinstance(method, HyperImportance):
         method = method.under(prepared, statistics, given)
     learner = method or prepared.learner(merged) or Evidence()
-    learned = learner.learn(prepared, statistics, held, merged, seed)
-    if chosen is not None:
-        learned = learned._replace(notes=[chosen[1], *learned.notes])
+    looked_at, left_out = prepared.learned_from(statistics)
+    try:
+        learned = learner.learn(prepared, looked_at, held, merged, seed)
+    except MemoryError as error:
+        raise DataError(
+            f"memory ended while learning from these data by {type(learner).__name__}; learn from a part of the rows, "
+            "or name a method that keeps less of them"
+        ) from error
+    learned = learned._replace(notes=[*([] if chosen is None else [chosen[1]]), *learned.notes, *left_out])
     (say or _speak_up)(learned)
     return learned, statistics
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from credo.core import params
 from credo.core.abilities import HasLogDensity, HasRows
-from credo.core.belief import Belief
+from credo.core.belief import Belief, warned
 from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.method import Method
@@ -188,7 +188,7 @@ class Solver(_OfFamilies, ABC):
     def condition(self, belief: Any, *data: object, **options: Any) -> Any:
         """Bayes' rule in the form of this method."""
         own, statistics = self.adapt(belief, belief.statistics(*data, **options))
-        return own.condition_on(statistics)
+        return warned(own.condition_on(statistics))
 
     def conclude(self, belief: Any, statistics: Any, data: tuple[object, ...], options: Mapping[str, object]) -> Any:
         """The last step of `fit`: Bayes' rule of a belief that was adapted and whose hyperparameters are chosen."""

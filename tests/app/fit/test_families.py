@@ -7,10 +7,12 @@ from typer.testing import CliRunner
 
 import credo
 from credo.app.cli import app
-from credo.app.fit.families import FAMILIES, Candidate, Family
+from credo.app.fit.families import FAMILIES, Candidate, Family, latent
+from credo.app.fit.tables import fit_table
 from credo.app.report.page import Section, Text
+from credo.app.table.read import as_table
 from credo.models.features import BSpline, Standardize
-from credo.models.gp import GP, KernelSearch
+from credo.models.gp import GP, Inducing, KernelSearch
 from credo.models.linear import ARD, FixedPoint, Linear, StudentTNoise
 from credo.models.linear.robust_learning import NormalFirst
 
@@ -83,3 +85,38 @@ def test_a_kernel_is_searched_for_by_fit():
     found = credo.fit(GP(), x, y, using=KernelSearch(20.0, depth=1), report=True)
     assert found.belief.inputs == ("t",)
     assert np.abs(found.belief.predict(x).mean - y).max() < 0.5 and "kernels were tried" in found.notes[0]
+
+
+@pytest.mark.parametrize("outcome", ["two", "several", "count"])
+def test_classes_and_counts_of_many_rows_are_seen_through_inducing_points(outcome, only, rng, monkeypatch, tmp_path):
+    from credo.models.gp.large import choice
+
+    monkeypatch.setattr(latent, "EXACT_ROWS", 100)
+    monkeypatch.setattr(choice, "POINTS", 25)
+    x = rng.uniform(-2, 2, size=(220, 2))
+    f = 3 * np.sin(2 * x[:, 0]) * np.cos(x[:, 1])
+    frame = pd.DataFrame(x, columns=["a", "b"])
+    cuts = [0.0] if outcome == "two" else [-1.0, 1.0]
+    classes = np.array(["low", "middle", "high"])[np.digitize(f + rng.logistic(size=220), cuts)]
+    frame["y"] = rng.poisson(np.exp(f)) if outcome == "count" else classes
+    families = only(latent.SMOOTH, "constant rate", "class shares")
+    result = fit_table(as_table(frame), "y", families=families)
+    assert result.model.name == latent.SMOOTH and result.model.belief.form == Inducing(25)
+    assert "176 rows, more than 100: Inducing(25)" in result.chosen.about
+    assert result.model.belief.seen.n == 220 and len(result.chosen.left_out) == 176
+    again = result.chosen.family.again(result.chosen)
+    np.testing.assert_array_equal(again.belief.kernel.lengthscale, result.chosen.belief.kernel.lengthscale)
+    np.testing.assert_array_equal(result.model.belief.kernel.lengthscale, result.chosen.belief.kernel.lengthscale)
+    loaded = credo.load(credo.save(result.model, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict(frame).mean, result.model.predict(frame).mean)
+
+
+def test_a_hundred_thousand_rows_get_a_smooth_function_with_a_time_that_fits(rng):
+    class Table:
+        kind, size = "classes", (100_000, 8)
+
+        class prepared:
+            levels = ("no", "yes")
+
+    (candidate,) = latent.LatentProcesses().propose(Table)
+    assert not candidate.refused and 15 < candidate.seconds < 90 and candidate.using() == Inducing(300)

@@ -77,6 +77,11 @@ def test_coverage_in_words(observed, verdict):
     assert verdict in words.coverage_verdict(Coverage(0.95, observed, 0.9, 0.99))
 
 
+def test_a_coverage_that_is_slightly_off_does_not_matter_on_however_many_rows():
+    found = Coverage(0.95, 0.957, 0.948, 0.952)
+    assert found.off == 0 and "too little to matter" in words.coverage_verdict(found)
+
+
 def test_checks_speak_up_only_beyond_chance():
     rng = np.random.default_rng(0)
     z, mean = rng.normal(size=400), rng.normal(size=400)

@@ -14,6 +14,8 @@ from credo.evaluate.scores import nlpd
 ENOUGH = 30
 SURE = 0.001
 """How improbable by chance a pattern must be before the report warns of it."""
+SLIGHT = 0.01
+"""A share of intervals that is off by no more does not matter, however many rows say that it is no chance."""
 
 
 class Coverage(NamedTuple):
@@ -26,7 +28,9 @@ class Coverage(NamedTuple):
 
     @property
     def off(self) -> int:
-        """-1: too few inside (too sure), 1: too many (too careful), 0: as expected."""
+        """-1: too few inside (too sure), 1: too many (too careful), 0: as expected, or too near to it to matter."""
+        if abs(self.observed - self.level) <= SLIGHT:
+            return 0
         return -int(self.observed < self.low) + int(self.observed > self.high)
 
 

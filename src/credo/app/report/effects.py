@@ -4,6 +4,7 @@ Both are averages over rows of the table with that one column set to a value (Fr
 draws of what the model does not know: where columns act together, one typical row would say something else than most.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ ROWS, CURVE_ROWS = 100, 40
 """Over how many rows of the table effects and curves are averaged."""
 CURVE_DRAWS = 400
 MIDDLE = (0.025, 0.975)
+
+Sampler = Callable[[np.ndarray], np.ndarray]
+"""Draws of means over the rows of each group."""
 
 
 class Effect(NamedTuple):
@@ -64,13 +68,14 @@ def effects(result: Result) -> list[Effect]:
     belief = result.model.belief
     if isinstance(belief, GLM) and belief.features.size(result.prepared.x.shape[1]) == 0:
         return []
-    found = [effect for column in result.prepared.schema.columns for effect in _effects(result, column)]
+    draw = _sampler(result)
+    found = [effect for column in result.prepared.schema.columns for effect in _effects(result, column, draw)]
     return sorted(found, key=lambda effect: -abs(effect.mean))
 
 
-def _effects(result: Result, column: Column) -> list[Effect]:
+def _effects(result: Result, column: Column, draw: Sampler) -> list[Effect]:
     labels, values = _ends(result, column)
-    draws = _draws(result, column, values, ROWS)
+    draws = _draws(result, column, values, ROWS, draw)
     found = []
     for label, change in zip(labels[1:], np.moveaxis(draws[:, 1:] - draws[:, :1], 1, 0), strict=True):
         name = ""
@@ -82,14 +87,18 @@ def _effects(result: Result, column: Column) -> list[Effect]:
     return found
 
 
-def _draws(result: Result, column: Column, values: np.ndarray, most: int, **options: int | bool) -> np.ndarray:
-    """Draws of the mean over rows, one for each value of the column: counts for a typical exposure."""
+def _sampler(result: Result, **options: int | bool) -> Sampler:
+    """What draws means of the model."""
     belief = result.model.belief
     assert isinstance(belief, DrawsMeans)
+    return belief.mean_sampler(**options)  # type: ignore[arg-type]
+
+
+def _draws(result: Result, column: Column, values: np.ndarray, most: int, draw: Sampler) -> np.ndarray:
+    """Draws of the mean over rows, one for each value of the column: counts for a typical exposure."""
     x, exposure = result.prepared.x.to_numpy(), result.prepared.exposure
     rows = x[some(len(x), most)]
-    groups = np.stack([_with(rows, column, result.prepared.schema.where(column.name), v) for v in values])
-    draws = belief.mean_draws(groups, **options)  # type: ignore[arg-type]
+    draws = draw(np.stack([_with(rows, column, result.prepared.schema.where(column.name), v) for v in values]))
     return draws if exposure is None else draws * float(np.median(exposure))
 
 
@@ -121,10 +130,11 @@ def curves(result: Result, ranked: list[Effect]) -> list[Curve]:
     """The curves of the columns with the largest effects."""
     names = list(dict.fromkeys(effect.column for effect in ranked))[:MOST_CURVES]
     by_name = {column.name: column for column in result.prepared.schema.columns}
-    return [_curve(result, by_name[name]) for name in names]
+    draw = _sampler(result, n=CURVE_DRAWS, joint=False)
+    return [_curve(result, by_name[name], draw) for name in names]
 
 
-def _curve(result: Result, column: Column) -> Curve:
+def _curve(result: Result, column: Column, draw: Sampler) -> Curve:
     values = result.prepared.x.iloc[:, result.prepared.schema.where(column.name)[0]].to_numpy()
     at, seen = np.asarray(column.levels, dtype=object), np.zeros(0)
     grid = np.arange(float(len(column.levels)))
@@ -136,6 +146,6 @@ def _curve(result: Result, column: Column) -> Curve:
         at, seen = (column.to_dates(v) if column.kind == "date" else v for v in (grid, values))
     # A fine grid needs fewer rows: what makes it fine, a season, is there in every row.
     rows = CURVE_ROWS if len(grid) <= 60 else 8
-    draws = _draws(result, column, grid, rows, n=CURVE_DRAWS, joint=False)
+    draws = _draws(result, column, grid, rows, draw)
     lower, upper = np.quantile(draws, MIDDLE, axis=0)
     return Curve(column, at, draws.mean(axis=0), lower, upper, seen)

@@ -23,7 +23,7 @@ from credo.app.table.prepare import Summary
 from credo.decide.losses import Asymmetric
 from credo.evaluate.comparison import Comparison
 from credo.models.glm import GLM
-from credo.models.gp import GP
+from credo.models.gp import GP, LatentClasses, LatentGP
 
 SCORE_WORDS = {
     "number": "for RMSE (error), NLPD (surprise) and CRPS (error, doubt included) lower is better",
@@ -144,7 +144,9 @@ def _comparison(result: Result) -> Section:
         return Cell(written(s, scores.get(s.key)), "best" if top else "")
 
     rows = {each.name: tuple(cell(s, each.scores) for s in shown) for each in result.fitted}
-    marks = {e.name for e in result.fitted if is_robust(e.belief) or isinstance(e.belief, GLM)}
+    marks = {
+        e.name for e in result.fitted if is_robust(e.belief) or isinstance(e.belief, GLM | LatentGP | LatentClasses)
+    }
     # In the order of the choice; a model that was not judged by rows left out has no bar.
     each = (by_name[row.name] for row in result.comparison.rows)
     judged = {e.name: e.left_out_density for e in each if len(e.left_out)}

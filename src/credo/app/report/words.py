@@ -71,6 +71,8 @@ def coverage_verdict(coverage: "Coverage") -> str:
         return f" {expected}: the model is too sure of itself. Widen its intervals before you rely on them."
     if coverage.off > 0:
         return f" {expected}: the model is more careful than it needs to be."
+    if not coverage.low <= coverage.observed <= coverage.high:
+        return ": more than chance explains on so many rows, and too little to matter."
     return f" {expected}: its doubt can be taken at face value."
 
 

@@ -23,6 +23,7 @@ from credo.models.gp.large import Neighbours as Neighbours
 from credo.models.gp.large import NeighboursGP as NeighboursGP
 from credo.models.gp.large import RandomFeatures as RandomFeatures
 from credo.models.gp.large import RandomFeaturesGP as RandomFeaturesGP
+from credo.models.gp.large import choose_latent as choose_latent
 from credo.models.gp.large import choose_method as choose_method
 from credo.models.gp.latent import EP as EP
 from credo.models.gp.latent import LatentGP as LatentGP

@@ -24,7 +24,7 @@ from credo.core.pytrees import changed, plain_methods
 from credo.kernels import Kernel
 from credo.kernels.base import show
 from credo.models.gp import exact
-from credo.models.gp.data import Rows, read
+from credo.models.gp.data import Rows, copies_left_out, gather, is_chunked, read
 from credo.models.gp.evidence import EvidenceObjective, choose_model
 from credo.models.gp.exact import Cholesky, GPPrior
 from credo.models.gp.hyperpriors import default_priors
@@ -101,6 +101,10 @@ class GaussianProcess(Belief, KeepsRows):
 
     # -- data ------------------------------------------------------------------------------------------------
 
+    def gathered(self, *data: Any) -> tuple[Any, ...]:
+        """X and y of all chunks; of data that are no chunks nothing changes."""
+        return gather(data[0]) if len(data) == 1 and is_chunked(data[0]) else data
+
     def statistics(self, *data: Any, weights: Any = None) -> Rows:
         """X and y, checked; rows whose y is NaN are left out.
 
@@ -126,6 +130,11 @@ class GaussianProcess(Belief, KeepsRows):
     def default_priors(self, statistics: Rows) -> dict[str, Any]:
         """Weakly informative hyperpriors, in the units of the data."""
         return default_priors(self, statistics)
+
+    def learned_from(self, statistics: Rows) -> tuple[Rows, list[str]]:
+        """Each row once: of records that were copied the evidence wants no noise."""
+        rows = statistics if is_traced(statistics) else statistics.without_copies()
+        return rows, [] if rows is statistics else copies_left_out(statistics.n - rows.n)
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> EvidenceObjective | None:
         """The evidence with its gradient."""

@@ -31,7 +31,34 @@ from credo.models.noise import KnownNoise, StudentTNoise
 T = TypeVar("T")
 
 
-class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJointly):
+class PredictsOutcomes(GaussianProcess):
+    """A Gaussian process seen through normal noise."""
+
+    takes_noise: ClassVar[bool] = True
+
+    def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
+        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
+
+        Args:
+            x: queries, shape (m, d).
+            joint: also keep the m × m covariance of the function.
+            noise: the noise variance of each query, instead of the model's.
+        """
+        if joint and not isinstance(self, PredictsJointly):
+            self.covariance(x)
+        table = self.queries(x)
+        f = self.function_at(table, joint)
+        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance, f.covariance)
+
+    def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
+        """The covariance of the function between two sets of queries; refused where a member sees each on its own."""
+        raise DataError(
+            f"{type(self).__name__} sees each query on its own; draw whole functions with sample_functions, or "
+            "condition with using=Exact() or using=Inducing(), which know how queries covary"
+        )
+
+
+class GP(PredictsOutcomes, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJointly):
     """A Gaussian process: a belief about a function of x, conditioned exactly.
 
     Args:
@@ -41,8 +68,6 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
         noise: its variance, where learning starts (None: from the data), or `KnownNoise` (given with the data, a
             variance for each row).
     """
-
-    takes_noise: ClassVar[bool] = True
 
     kernel: Kernel
     mean: Mean
@@ -105,18 +130,6 @@ class GP(GaussianProcess, HasCovariance, LeavesOneOut, DrawsFunctions, PredictsJ
         return Staged()
 
     # -- predictions -----------------------------------------------------------------------------------------
-
-    def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
-        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
-
-        Args:
-            x: queries, shape (m, d).
-            joint: also keep the m × m covariance of the function.
-            noise: the noise variance of each query, instead of the model's.
-        """
-        table = self.queries(x)
-        f = self.function_at(table, joint)
-        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance, f.covariance)
 
     def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
         """The covariance of the function between two sets of queries, as it is believed now."""

@@ -1,6 +1,8 @@
 """The rows that a Gaussian process has seen."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -8,12 +10,16 @@ from jaxtyping import Bool, Float
 
 from credo.core.arrays import Array, Numeric, as_float, is_traced, namespace
 from credo.core.checks import check_positive, check_vector
+from credo.core.chunks import Chunks
+from credo.core.device import usable_memory
 from credo.core.errors import DataError
 from credo.core.padding import bucket, pad_rows
 from credo.kernels import Kernel
 
 AGREE, BY_CHANCE = 0.5, 0.01
-"""Most rows with the same inputs have the same outcome, and of any two rows less than this share: they were copied."""
+"""Most rows with the same inputs have the same outcome, of any two others less than this share: they were copied."""
+COPIES = 4
+"""Of the rows exist while they are learned from: in another order, in a tree (measured with 10⁷ rows)."""
 FEWEST = 32
 """Rows are padded to at least so many: a program less for data that grow, where padding costs next to nothing."""
 
@@ -76,13 +82,18 @@ class Rows(eqx.Module):
         no upper bound. Outcomes of few values agree by chance, and all rows stay.
         """
         x, y = self.cut()[:2]
+        if len(np.unique(y)) == len(y):
+            return self
         order = np.lexsort([y, *x.T])
         twins = np.all(x[order[1:]] == x[order[:-1]], axis=1)
         copies = twins & (y[order[1:]] == y[order[:-1]])
-        counts = np.unique(y, return_counts=True)[1] / len(y)
-        if not copies.any() or copies.sum() < AGREE * twins.sum() or np.sum(counts**2) > BY_CHANCE:
+        kept = np.sort(order[np.append(True, ~copies)])
+        counts = np.unique(y[kept], return_counts=True)[1]
+        agree, pairs = np.sum(counts * (counts - 1.0)), len(kept) * (len(kept) - 1.0)
+        # One pair more: of a few rows nobody knows how often two agree.
+        if not copies.any() or copies.sum() < AGREE * twins.sum() or agree + 2.0 > BY_CHANCE * pairs:
             return self
-        return self.subset(np.sort(order[np.append(True, ~copies)]))
+        return self.subset(kept)
 
     def __add__(self, other: "Rows") -> "Rows":
         """The rows of both, those of `self` first."""
@@ -135,7 +146,10 @@ def read(
         errors: the standard error of each row, beside the model's noise; zero for a row that has none.
     """
     if len(data) != 2:
-        raise DataError(f"a Gaussian process is conditioned on X and y, found {len(data)} argument(s)")
+        raise DataError(
+            f"a Gaussian process is conditioned on X and y, or on chunks of them; found {len(data)} argument(s)"
+        )
+    check_memory(data[0])
     x = kernel.encode(data[0], "X", columns)
     n = x.shape[0]
     y, present = read_outcomes(data[1], n)
@@ -155,6 +169,45 @@ def read(
             raise DataError(f"errors must not be negative, found {np.min(np.asarray(errors, dtype=float)):g}")
     rows = pack(x, y, scale, extra)
     return rows if present is None else rows.subset(present)
+
+
+def is_chunked(data: object) -> bool:
+    """Whether data are (X, y) tuples one after the other, as `credo.core.chunks` reads them from disk."""
+    pairs = isinstance(data, list | tuple) and len(data) > 0 and all(isinstance(each, tuple) for each in data)
+    return pairs or isinstance(data, Chunks | Iterator)
+
+
+def gather(chunks: Iterable[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """X and y of all chunks: a process keeps its rows, and nothing as large as their number times another."""
+    tables: list[np.ndarray] = []
+    outcomes: list[np.ndarray] = []
+    n = 0
+    for i, chunk in enumerate(chunks):
+        if not isinstance(chunk, tuple) or len(chunk) != 2:
+            raise DataError(f"chunk {i} of a Gaussian process must be a tuple (X, y), found {type(chunk).__name__}")
+        tables.append(np.atleast_1d(np.asarray(chunk[0])))
+        outcomes.append(np.atleast_1d(np.asarray(chunk[1])))
+        if len(tables[-1]) != len(outcomes[-1]) or tables[-1].shape[1:] != tables[0].shape[1:]:
+            shapes = f"{tables[-1].shape} and {outcomes[-1].shape}, after X{tables[0].shape}"
+            raise DataError(f"chunk {i} must have X and y of one length and all columns, found {shapes}")
+        n += len(tables[-1])
+        check_memory(np.broadcast_to(0.0, (n, *tables[0].shape[1:])))
+    if not tables:
+        raise DataError("there are no chunks; a generator can be used only once: pass a fresh one")
+    return np.concatenate(tables), np.concatenate(outcomes)
+
+
+def check_memory(x: object) -> None:
+    """`DataError` where so many rows, and what is made of them, do not fit into memory."""
+    shape = getattr(x, "shape", ()) or (0,)
+    n, d = shape[0], prod(shape[1:])
+    need, there = COPIES * 8.0 * n * (d + 3), usable_memory()
+    if need > there:
+        k = int(np.ceil(need / max(there, 1.0)))
+        raise DataError(
+            f"{n:,} rows of {d} columns take about {1e-9 * need:,.1f} GB to learn from, this process may use "
+            f"{1e-9 * there:,.1f} GB; take a part of them, X[::{k}] and y[::{k}] if their order says nothing"
+        )
 
 
 def read_outcomes(y: object, n: int) -> tuple[Array, np.ndarray | None]:

@@ -9,6 +9,7 @@ enough that a few dozen rows overrule it.
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from credo.core.arrays import Array
 from credo.core.params import learnable
@@ -70,10 +71,14 @@ def scales_of(kernel: Kernel, rows: Rows) -> tuple[InputScales, float]:
     x, y, *_ = rows.cut()
     values = y[x[:, -1] == 0] if isinstance(kernel, Differentiated) else y
     values = values if len(values) else y
+    return InputScales.of(x, variance_of(values)), float(values.mean())
+
+
+def variance_of(values: Float[np.ndarray, " n"]) -> float:
+    """The variance of outcomes; where all are the same, their square."""
     variance = float(values.var())
     smallest = (1e-12 * float(np.abs(values).max())) ** 2
-    scales = InputScales.of(x, variance if variance > smallest else float(np.mean(values**2)) or 1.0)
-    return scales, float(values.mean())
+    return variance if variance > smallest else float(np.mean(values**2)) or 1.0
 
 
 def kernel_priors(kernel: Kernel, scales: InputScales) -> dict[str, Any]:

@@ -129,7 +129,9 @@ class PerOutput(Learner):
             held = [path.removeprefix(head) for path in fixed if path.startswith(head)]
             assert rows is not None  # `prepare` has seen to it
             learner: Any = gp.learner(mine) or Evidence()
-            learned.append(learner.learn(gp, rows, held, mine, seed))
+            looked_at, left_out = gp.learned_from(rows)
+            found = learner.learn(gp, looked_at, held, mine, seed)
+            learned.append(found._replace(notes=[*found.notes, *left_out]))
         together = Independent(tuple(each.belief for each in learned))
         return learned_together(together, {f"output {i}": each for i, each in enumerate(learned)}, "gps")
 

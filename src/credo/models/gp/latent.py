@@ -103,13 +103,6 @@ class LatentGP(BehindLikelihood, HasCovariance, metaclass=OneOrSeveral):
         """Weakly informative hyperpriors of the kernel, in the units of the working response."""
         return default_priors(self, self._working(statistics)[1])
 
-    def choose(self, statistics: Rows) -> tuple[Any, str] | None:
-        """With many rows inducing points; see `large.choice`."""
-        from credo.models.gp.large.choice import LATENT_ROWS, choose_latent
-
-        few = is_traced(statistics) or len(statistics.x) <= LATENT_ROWS
-        return None if few or type(self) is not LatentGP else choose_latent(statistics)
-
     def learner(self, priors: Mapping[str, Any]) -> Any:
         """One climb of the approximate evidence."""
         from credo.models.gp.latent_evidence import LatentEvidence

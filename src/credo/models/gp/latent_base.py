@@ -14,7 +14,7 @@ from credo.core.pytrees import changed
 from credo.kernels import InputScales, Kernel, Matern52
 from credo.models.gp.base import GaussianProcess
 from credo.models.gp.belief import check_kernel_argument
-from credo.models.gp.data import Rows, pack, read_outcomes
+from credo.models.gp.data import Rows, check_memory, pack, read_outcomes
 from credo.models.gp.means import Mean, as_mean
 from credo.models.likelihoods import Likelihood, StudentT
 from credo.models.likelihoods.classes import Classes, Label
@@ -68,6 +68,13 @@ class BehindLikelihood(GaussianProcess, HasLogDensity, LeavesOneOut):
         """The labels in the order of the predicted probabilities; None for numbers, or before any were seen."""
         return self.likelihood.classes if isinstance(self.likelihood, Classes) else None
 
+    def choose(self, statistics: Rows) -> tuple[Any, str] | None:
+        """With many rows inducing points; see `large.choice`."""
+        from credo.models.gp.large.choice import LATENT_ROWS, choose_latent
+
+        few = is_traced(statistics) or len(statistics.x) <= LATENT_ROWS
+        return None if few else choose_latent(len(statistics.x))
+
     # -- data ------------------------------------------------------------------------------------------------
 
     def told(self: T, *data: Any) -> T:
@@ -79,12 +86,19 @@ class BehindLikelihood(GaussianProcess, HasLogDensity, LeavesOneOut):
         outcomes = data[1] if isinstance(self.likelihood, Classes) else without_missing(data[1])
         return changed(self._named_by(data[0]), likelihood=self.likelihood.adapt(outcomes))
 
+    def learned_from(self, statistics: Rows) -> tuple[Rows, list[str]]:
+        """All rows: there is no noise that copies could speak against, and one that counts twice is given twice."""
+        return statistics, []
+
     def statistics(self, *data: Any, weights: Any = None, exposure: Any = None) -> Rows:
         """X and y, checked; `exposure` multiplies expected counts. Rows whose number is NaN are left out."""
         if weights is not None:
             raise DataError("a LatentGP takes no weights: give a row that counts twice twice")
         if len(data) != 2:
-            raise DataError(f"a LatentGP is conditioned on X and y, found {len(data)} argument(s)")
+            raise DataError(
+                f"a LatentGP is conditioned on X and y, or on chunks of them; found {len(data)} argument(s)"
+            )
+        check_memory(data[0])
         x = self.queries(data[0])
         n, present, outcomes = len(x), None, data[1]
         if not isinstance(self.likelihood, Classes) and not is_traced(outcomes):

@@ -244,18 +244,21 @@ class LatentClasses(BehindLikelihood, DrawsMeans):
             rng = np.random.default_rng(seed)
             some = f[rng.integers(len(f), size=n)]
             return np.asarray(some + np.sqrt(left)[:, None] * rng.normal(size=some.shape))
-        mean, prior = np.asarray(self._functions(queries)[0]), self.prior.kernel.between(queries, queries)
-        covariance = [prior] * mean.shape[1]
-        if self.seen is not None and self.solved is not None:
-            cross = self.prior.kernel.between(self.seen.x, queries)
-            if isinstance(self.solved, SoftmaxSites):
-                covariance = [prior - half.T @ half for half in self.solved.reach(cross)]
-            else:
-                reach, more = solve_lower(self.solved.root, cross), self.solved.more.T @ cross
-                shared, mine = prior - reach.T @ reach, self._is(self.seen.y)
-                covariance = [shared - more[own].T @ more[own] for own in mine.T]
-        each = [normal_pairs(mean[:, c], np.asarray(covariance[c]), n, seed + c) for c in range(mean.shape[1])]
+        mean = np.asarray(self._functions(queries)[0])
+        each = [normal_pairs(mean[:, c], np.asarray(v), n, seed + c) for c, v in enumerate(self._covariances(queries))]
         return np.stack(each, axis=-1)
+
+    def _covariances(self, queries: Array) -> list[Float[Array, "m m"]]:
+        """Of every class's function."""
+        prior = self.prior.kernel.between(queries, queries)
+        if self.seen is None or self.solved is None:
+            return [prior] * (self._own.width + 1)
+        cross = self.prior.kernel.between(self.seen.x, queries)
+        if isinstance(self.solved, SoftmaxSites):
+            return [prior - half.T @ half for half in self.solved.reach(cross)]
+        reach, more = solve_lower(self.solved.root, cross), self.solved.more.T @ cross
+        shared, mine = prior - reach.T @ reach, self._is(self.seen.y)
+        return [shared - more[own].T @ more[own] for own in mine.T]
 
     def _drawn(self, queries: Array) -> tuple[Float[Array, "s m k"], Float[Array, " m"]]:
         """The means of the functions given each draw at the rows seen, and the variance that is left."""

@@ -7,7 +7,7 @@ The concentration ε is the one of a few with which rows that are left out are m
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from credo.models.gp.data import Rows, pack
 from credo.models.gp.evidence import CompiledModel, choose_model
 from credo.models.gp.latent_classes import LatentClasses
 from credo.models.gp.log_odds import solve_classes
+
+C = TypeVar("C", bound=LatentClasses)
 
 CONCENTRATIONS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5)
 """ε that are tried: classes that overlap need large ones, for those apart the smallest do."""
@@ -62,7 +64,7 @@ class ClassesEvidence(Evidence):
         return super().learn(belief, statistics, fixed, priors, seed)
 
 
-def concentrated(belief: LatentClasses, eps: float, rows: Rows, fixed: Sequence[str]) -> LatentClasses:
+def concentrated(belief: C, eps: float, rows: Rows, fixed: Sequence[str]) -> C:
     """The belief with another concentration, and with its variances in the units of the log-odds that go with it."""
     other = changed(belief, concentration=as_float(eps))
     ratio = other.regressed(rows.y)[0].var() / belief.regressed(rows.y)[0].var()

@@ -19,7 +19,7 @@ from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner
 from credo.infer.optimize import DIVERGED, Optimum, flat_directions
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows, copies_left_out
+from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
 from credo.models.gp.hyperpriors import TYPICAL_NOISE
 
@@ -75,13 +75,11 @@ class Staged(Learner):
         climb = Evidence(
             self.starts, max_steps=self.max_steps, tolerance=self.tolerance, gain=self.gain, deadline=self.deadline
         )
-        everything, statistics = statistics.n, statistics.without_copies()
-        copies, sizes = copies_left_out(everything - statistics.n), self.sizes(statistics.n)
+        sizes = self.sizes(statistics.n)
         if len(sizes) == 1:
             with blas_threads(sizes[0]):
                 fine = changed(climb, tolerance=self.tolerance / 10, gain=self.gain / 100)
-                learned = fine.learn(belief, statistics, fixed, priors, seed)
-                return noise_free(learned._replace(notes=[*learned.notes, *copies]))
+                return noise_free(fine.learn(belief, statistics, fixed, priors, seed))
         order = np.random.default_rng(seed).permutation(statistics.n)
         part = statistics.subset(np.sort(order[: sizes[0]]))
         one = changed(climb, starts=1, flat=False)
@@ -105,7 +103,6 @@ class Staged(Learner):
         path = " to ".join(str(n) for n in sizes)
         notes = [
             *learned.notes,
-            *copies,
             f"{self.starts} short climbs on a part of the rows; the best went on: {path} rows",
         ]
         return noise_free(learned._replace(at_bound=learned.at_bound | plateaus, notes=notes))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import credo
+import credo.models.gp.data as data
 import credo.models.gp.large.choice as choice
 from credo.errors import DataError
 from credo.kernels import RBF, Matern52
@@ -92,3 +93,28 @@ def test_inducing_points_go_on_where_they_predict_better(monkeypatch, rng, wins)
     assert type(report.belief) is (InducingGP if wins else NeighboursGP)
     assert report.belief.method == (Inducing(25) if wins else Neighbours(30))
     assert "nats a row by 25 inducing points" in report.notes[-1]
+
+
+@pytest.mark.parametrize("belief", [credo.GP(), credo.LatentGP()], ids=lambda b: type(b).__name__)
+def test_rows_that_do_not_fit_are_refused_in_a_sentence(belief, monkeypatch):
+    monkeypatch.setattr(data, "usable_memory", lambda: 1e4)
+    with pytest.raises(DataError, match=r"300 rows of 2 columns .* take a part of them, X\[::5\]"):
+        credo.fit(belief, np.zeros((300, 2)), np.arange(300) % 2)
+
+
+def test_memory_that_ends_on_the_way_is_told_in_a_sentence(monkeypatch):
+    def ends(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(Neighbours, "learn", ends)
+    with pytest.raises(DataError, match="memory ended while learning from these data by Neighbours"):
+        credo.fit(credo.GP(), np.arange(20.0)[:, None], np.arange(20.0), using=Neighbours())
+
+
+def test_exact_takes_all_rows_that_an_approximation_has_seen():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    gp = GP(RBF(1.0, 1.0), 0.0, 0.1)
+    after = gp.condition(x[:20], y[:20], using=Neighbours(5)).condition(x[20:], y[20:], using=Exact())
+    assert type(after) is GP and after.seen.n == 30
+    np.testing.assert_allclose(after.predict(x).mean, gp.condition(x, y).predict(x).mean, rtol=1e-8)

@@ -6,9 +6,9 @@ import pytest
 import credo
 from credo.core import params
 from credo.errors import DataError
-from credo.kernels import RBF, Exponential, Matern52
+from credo.kernels import RBF, Exponential, Linear, Matern52
 from credo.models.gp import GP, Fourier
-from credo.models.gp.large.fourier import Grid, Sums, Waves
+from credo.models.gp.large.fourier import FourierFeatures, Grid, Sums
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(60, 2))
@@ -22,7 +22,7 @@ def test_sums_are_those_over_the_rows(d):
     grid = Grid(np.full(d, 0.3), np.linspace(0.5, 0.9, d), (3, 2, 2)[:d])
     x, u, r = RNG.normal(size=(20, d)), RNG.uniform(size=20), RNG.normal(size=20)
     sums = Sums.of(grid, x, u, r)
-    waves = Waves(grid, np.ones(int(np.prod([2 * m + 1 for m in grid.m])))).at(x)
+    waves = FourierFeatures(grid, np.ones(int(np.prod([2 * m + 1 for m in grid.m])))).at(x)
     np.testing.assert_allclose(sums.gram, waves.T @ (u[:, None] * waves), atol=1e-12)
     np.testing.assert_allclose(sums.cross, waves.T @ (u * r), atol=1e-12)
 
@@ -38,6 +38,20 @@ def test_it_comes_to_the_exact_posterior(tolerance):
     np.testing.assert_allclose(p.latent_covariance, wanted.latent_covariance, atol=close)
     own, wanted = after.unconditioned().log_evidence(X, Y), GP0.log_evidence(X, Y)
     np.testing.assert_allclose(own, wanted, atol=1e4 * tolerance)
+
+
+def test_kernels_without_a_spectrum_are_refused():
+    with pytest.raises(DataError, match="stationary kernel, found Linear"):
+        GP(Linear()).condition(X, Y, using=Fourier())
+
+
+def test_an_input_that_does_not_matter_takes_few_frequencies():
+    gp = GP(RBF([1.2, 1e6], 1.5), 0.3, 0.04)
+    y = Y - X[:, 1]
+    exact, after = gp.condition(X, y), gp.condition(X, y, using=Fourier(1e-6))
+    np.testing.assert_allclose(after.predict(QUERIES).mean, exact.predict(QUERIES).mean, atol=1e-3)
+    level = credo.fit(GP(RBF()), X, np.full(len(X), 3.0), using=Fourier(max_steps=200))
+    np.testing.assert_allclose(level.predict(QUERIES).mean, 3.0, atol=1e-6)
 
 
 def test_the_gradient_is_that_of_the_evidence():

@@ -165,3 +165,21 @@ def test_learned_points_bound_the_evidence_more_tightly():
     assert set(learned.optima[0].values) == set(greedy.optima[0].values) and "learned" in learned.notes[-1]
     bound = float(learned.belief.unconditioned().log_evidence(X, Y))
     assert bound <= float(learned.belief.as_gp().log_evidence(X, Y)) + 1e-6
+
+
+def test_a_round_that_ends_lower_is_not_taken(monkeypatch):
+    """Points chosen again with what was learned may be worse; the bound says so."""
+    x, y = RNG.uniform(size=(200, 2)), RNG.normal(size=200)
+    method = Inducing(20, rounds=3)
+    found, climb = [], Inducing.climb
+
+    def worse(self, *args, **ends):
+        learned = climb(self, *args, **ends)
+        found.append(learned._replace(log_evidence=learned.log_evidence - 100.0 * len(found)))
+        return found[-1]
+
+    monkeypatch.setattr(Inducing, "climb", worse)
+    learned = credo.fit(credo.GP(), x, y, using=method, report=True)
+    assert learned.log_evidence == found[0].log_evidence
+    np.testing.assert_array_equal(learned.belief.points, found[0].belief.points)
+    assert len(found) == 2

@@ -9,7 +9,8 @@ from credo.infer import NUTS, Laplace
 from credo.kernels import RBF, Matern52
 from credo.models.gp import Inducing
 from credo.models.gp.large.latent import InducingLatentGP
-from credo.models.likelihoods import Bernoulli, Poisson
+from credo.models.gp.large.latent_classes import InducingLatentClasses
+from credo.models.likelihoods import Bernoulli, Categorical, Poisson
 
 
 def classes(n, rng):
@@ -63,8 +64,56 @@ def test_rows_in_chunks_and_in_two_parts_are_all_rows(rng, monkeypatch, tmp_path
     np.testing.assert_allclose(both.predict(query).mean, at_once.predict(query).mean, atol=1e-6)
     loaded = credo.load(credo.save(both, tmp_path / "belief"))
     np.testing.assert_array_equal(loaded.predict(query).mean, both.predict(query).mean)
-    with pytest.raises(DataError, match="Laplace's approximation; for draws condition"):
+    with pytest.raises(DataError, match="is an approximation; for draws condition"):
         both.condition(x[:2], y[:2], using=NUTS())
+
+
+def trees(n, rng):
+    x = rng.normal(size=(n, 2))
+    logits = np.stack([2 * np.sin(2 * x[:, 0]), 2 * x[:, 1], -x[:, 0] * x[:, 1]], axis=1)
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    return x, np.array(["ash", "birch", "cedar"])[(logits + rng.gumbel(size=logits.shape)).argmax(1)], shares
+
+
+def test_with_a_point_at_each_row_several_classes_are_exact(rng, monkeypatch, tmp_path):
+    from credo.models.gp.large import base
+
+    x, y, _ = trees(45, rng)
+    query = rng.normal(size=(8, 2))
+    prior = credo.LatentGP(Categorical(("ash", "birch", "cedar")), Matern52(1.5, 4.0), 0.3, concentration=0.05)
+    wanted = prior.condition(x, y)
+    monkeypatch.setattr(base, "CHUNK", 45 * 16)
+    found = prior.condition(x, y, using=Inducing(45))
+    assert isinstance(found, InducingLatentClasses) and len(found.points) == 45
+    f, g = wanted.function(query), found.function(query)
+    np.testing.assert_allclose(g.mean, f.mean, atol=1e-9)
+    np.testing.assert_allclose(g.variance, f.variance, atol=1e-9)
+    np.testing.assert_allclose(found.leave_one_out().probs, wanted.leave_one_out().probs, atol=1e-9)
+    draws = [np.asarray(belief.mean_draws(query[:, None], 40)) for belief in (wanted, found)]
+    np.testing.assert_allclose(*draws, atol=1e-7)
+    np.testing.assert_allclose(found.unconditioned().log_evidence(x, y), prior.log_evidence(x, y), rtol=1e-9)
+    half = prior.condition(x[:20], y[:20], using=Inducing(20))
+    both = half.condition(x[20:], y[20:])
+    np.testing.assert_allclose(both.predict(query).probs, half.unconditioned().condition(x, y).predict(query).probs)
+    loaded = credo.load(credo.save(both, tmp_path / "belief"))
+    np.testing.assert_array_equal(loaded.predict(query).probs, both.predict(query).probs)
+    far = found.function([[30.0, 30.0]])
+    np.testing.assert_allclose(far.variance, 4.0, rtol=1e-6)
+
+
+def test_several_classes_are_learned_from_many_rows(rng, monkeypatch):
+    from credo.models.gp.large import latent, latent_classes
+
+    for module in (latent, latent_classes):
+        monkeypatch.setattr(module, "FIRST_ROWS", 150)
+    x, y, shares = trees(1500, rng)
+    learned = credo.fit(credo.LatentGP(Categorical()), x[:1000], y[:1000], using=Inducing(40), report=True)
+    names = list(learned.belief.classes)
+    at = np.arange(500), [names.index(name) for name in y[1000:]]
+    scores = [-np.log(p[at]).mean() for p in (learned.belief.predict(x[1000:]).probs, shares[1000:])]
+    assert scores[0] < scores[1] + 0.03
+    assert "by leaving 1,000 rows out of 1,000" in learned.notes[-2] and "concentration" in learned.notes[-3]
+    assert learned.log_evidence == float(learned.belief.solved.log_evidence)
 
 
 @pytest.mark.slow
@@ -85,3 +134,6 @@ def test_fit_chooses_it_for_many_rows(rng):
     method, why = prior.choose(prior.statistics(x, y))
     assert method == Inducing(300) and "3,100 rows, more than 3,000" in why
     assert prior.choose(prior.statistics(x[:50], y[:50])) is None
+    several = credo.LatentGP(Categorical((0, 1)))
+    assert several.choose(several.statistics(x, y))[0] == Inducing(300)
+    assert InducingLatentClasses(several, Inducing(5)).choose(several.statistics(x, y)) is None

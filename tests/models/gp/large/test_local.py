@@ -35,3 +35,5 @@ def test_without_a_cutoff_it_is_exact():
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(DataError, match="cutoff"):
         Local(-1.0)
+    with pytest.raises(DataError, match="lower cutoff"):
+        GP0.condition(X, Y, using=Local(2.0))

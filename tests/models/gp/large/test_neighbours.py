@@ -7,8 +7,7 @@ import credo
 from credo.core import params
 from credo.errors import DataError
 from credo.kernels import RBF, Exponential, Linear, Matern32, Matern52, Periodic
-from credo.models.gp import GP, Basis, Local, Neighbours, NeighboursGP
-from credo.models.gp.data import Rows
+from credo.models.gp import GP, Basis, Local, Neighbours, NeighboursGP, StateSpace
 from credo.models.gp.large.nearest import Nearest, embedding
 
 RNG = np.random.default_rng(3)
@@ -143,26 +142,22 @@ def test_functions_have_the_law_of_the_posterior(method):
     np.testing.assert_allclose(np.asarray(drawn(QUERIES[2:4])), draws[:, 2:4], atol=1e-9)  # the same functions
 
 
+@pytest.mark.filterwarnings("ignore:noise ran towards")
 def test_one_row_and_outcomes_that_do_not_vary():
     one = credo.fit(GP(Matern32()), X[:1], Y[:1], using=Neighbours())
     assert np.all(np.isfinite(one.predict(QUERIES).mean))
-    level = credo.fit(GP(Matern32()), X, np.ones(len(X)), using=Neighbours())
-    np.testing.assert_allclose(level.predict(QUERIES).mean, 1.0, atol=1e-6)
+    for value in (0.0, 1.0, 3.0):
+        level = credo.fit(GP(Matern32()), X, np.full(len(X), value), using=Neighbours(5))
+        np.testing.assert_allclose(level.predict(QUERIES).mean, value, atol=1e-6)
 
 
-def test_copied_records_are_learned_from_once():
-    rng = np.random.default_rng(5)
-    x = rng.uniform(0, 10, (400, 2))
-    y = np.sin(x[:, 0]) + 0.3 * rng.normal(size=400)
-    x, y = np.concatenate([x, x[:60]]), np.concatenate([y, y[:60]])  # without end the evidence wants less noise
-    for using in (Neighbours(10, predict=50, terms=200), None):
-        learned = credo.fit(credo.GP(), x, y, using=using, report=True)
-        assert 0.06 < learned.belief.noise_variance() < 0.13
-        assert any("60 rows are copies" in note for note in learned.notes)
-    few = np.round(y)  # outcomes of few values agree by chance, and outcomes that were measured twice are no copies
-    assert Rows(x, few, *np.ones((2, 460)), None).without_copies().n == 460
-    twice = Rows(x, y + np.r_[np.zeros(400), 0.01 * np.ones(60)], *np.ones((2, 460)), None)
-    assert twice.without_copies().n == 460
+@pytest.mark.parametrize("using", [Neighbours(5), Local(0.01), StateSpace()])
+def test_how_queries_covary_is_refused_by_members_that_see_each_alone(using):
+    x = X[:, :1] if isinstance(using, StateSpace) else X
+    after = GP(Matern32()).condition(x, Y, using=using, noise=np.full(40, 0.1))
+    for ask in (lambda: after.predict(x[:3], joint=True), lambda: after.covariance(x[:3])):
+        with pytest.raises(DataError, match=r"using=Exact\(\)"):
+            ask()
 
 
 @pytest.mark.slow

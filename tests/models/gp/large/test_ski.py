@@ -7,8 +7,8 @@ from scipy.linalg import cho_factor, cho_solve
 import credo
 import credo.models.gp.large.ski as ski
 from credo.core import params
-from credo.errors import DataError
-from credo.kernels import RBF, Matern32, Matern52
+from credo.errors import DataError, NotConvergedWarning
+from credo.kernels import RBF, Matern32, Matern52, White
 from credo.models.gp import GP, SKI, Basis
 from credo.models.gp.large.iterative import conjugate_gradients, log_determinant_parts
 
@@ -64,6 +64,23 @@ def test_it_is_the_dense_formula(interpolation, exact, monkeypatch):
     np.testing.assert_allclose(after.covariance(QUERIES[:3], QUERIES), covariance[:3], atol=1e-6)
     if exact:
         np.testing.assert_allclose(after.unconditioned().log_evidence(X, Y, weights=1 / SCALE), evidence, rtol=1e-6)
+
+
+def test_white_noise_in_the_kernel_is_not_interpolated():
+    with pytest.raises(DataError, match="add its variance to the noise"):
+        GP(RBF(1.0, 1.0) + White(0.1), 0.0, 0.1).condition(X, Y, using=SKI(10))
+
+
+def test_many_variances_are_those_of_few(monkeypatch):
+    """Of many nodes: few queries by conjugate gradients, many by the covariance of all nodes."""
+    monkeypatch.setattr(ski, "EXACT_NODES", 10)
+    after = GP0.condition(X, Y, using=SKI((9, 10), tolerance=1e-12))
+    few = after.predict(QUERIES)
+    monkeypatch.setattr(ski, "WORTH", 9e9)
+    monkeypatch.setattr(ski, "conjugate_gradients", None)
+    many = after.predict(QUERIES)
+    np.testing.assert_allclose(many.mean, few.mean)
+    np.testing.assert_allclose(many.epistemic, few.epistemic, rtol=1e-6)
 
 
 @pytest.mark.parametrize("d", [1, 3])
@@ -171,3 +188,11 @@ def test_what_it_cannot_do_is_said():
         GP(RBF()).condition(X, Y, using=SKI((10, 10, 10)))
     with pytest.raises(DataError, match="shape must be a whole number"):
         SKI(3)
+
+
+def test_a_grid_that_is_too_coarse_says_so():
+    x = np.linspace(0, 10, 50)[:, None]
+    gp = credo.GP(RBF(0.3, 1.0), 0.0, noise=0.1)
+    with pytest.warns(NotConvergedWarning, match=r"midway between its 12 nodes there is \d+% of the kernel's variance"):
+        gp.condition(x, np.sin(x[:, 0]), using=SKI(12))
+    gp.condition(x, np.sin(x[:, 0]), using=SKI(100))  # no warning

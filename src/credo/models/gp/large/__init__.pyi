@@ -1,6 +1,7 @@
 """Gaussian processes without a limit on rows: one module for each approximation, and the choice between them."""
 
 from credo.models.gp.large.choice import Exact as Exact
+from credo.models.gp.large.choice import choose_latent as choose_latent
 from credo.models.gp.large.choice import choose_method as choose_method
 from credo.models.gp.large.fourier import Fourier as Fourier
 from credo.models.gp.large.fourier import FourierGP as FourierGP

@@ -1,7 +1,7 @@
 """What the approximations of a Gaussian process share: the prior of a `GP`, the rows, and how they are asked.
 
 A member is another form of the same belief: it has the learnable numbers of the `GP`, knows its `method`, and says
-how rows become a posterior (`condition_on`) and a posterior values of the function (`function_at`).
+how rows become a posterior (`condition_on`) and a posterior values of the function (`posterior_at`).
 """
 
 from abc import abstractmethod
@@ -11,20 +11,19 @@ from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import numpy as np
+from jaxtyping import Float
 
 from credo.core import params
 from credo.core.abilities import DrawsFunctions, HasCovariance, PredictsJointly
 from credo.core.arrays import Array
-from credo.core.checks import check_count
 from credo.core.errors import DataError
 from credo.core.params import positive
-from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned
 from credo.infer.method import Learner, Solver
 from credo.kernels import Kernel
-from credo.models.gp.base import FunctionValues, GaussianProcess
-from credo.models.gp.belief import GP, noise_at
+from credo.models.gp.base import FunctionValues
+from credo.models.gp.belief import GP, PredictsOutcomes
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
 from credo.models.gp.means import Mean
@@ -42,13 +41,11 @@ BELOW, ABOVE = 4.0, 1.5
 from an endless lengthscale no climb comes back."""
 
 
-class LargeGP(GaussianProcess):
+class LargeGP(PredictsOutcomes):
     """A Gaussian process by an approximation whose cost grows with n, not n³.
 
     It comes from `GP(...).condition(X, y, using=...)` and has the learnable numbers of the `GP`.
     """
-
-    takes_noise: ClassVar[bool] = True
 
     kernel: Kernel
     mean: Mean
@@ -96,20 +93,13 @@ class LargeGP(GaussianProcess):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    @abstractmethod
     def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
-        """The function at checked rows, a few at a time: in bounded memory."""
+        """The function at checked rows."""
+        return super().function_at(rows, joint) if self.solved is None else self.posterior_at(rows, joint)
 
-    def predict(self, x: object, *, noise: Any = None) -> Normal:
-        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
-
-        Args:
-            x: queries, shape (m, d).
-            noise: the noise variance of each query, instead of the model's.
-        """
-        table = self.queries(x)
-        f = self.function_at(table)
-        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance)
+    @abstractmethod
+    def posterior_at(self, rows: Array, joint: bool) -> FunctionValues:
+        """The function at checked rows after data, a few at a time: in bounded memory."""
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, by {self.method})"
@@ -122,17 +112,14 @@ class WeightSpaceGP(LargeGP, HasCovariance, DrawsFunctions, PredictsJointly):
         """The prior of a `GP`."""
         super().__init__(gp, method)
 
-    def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
-        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
+    def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
+        """The covariance of the function between two sets of queries, as it is believed now."""
+        rows, columns = (self.queries(v) for v in (x, x if z is None else z))
+        return self.prior.kernel.between(rows, columns) if self.solved is None else self.covariance_at(rows, columns)
 
-        Args:
-            x: queries, shape (m, d).
-            joint: also keep the m × m covariance of the function.
-            noise: the noise variance of each query, instead of the model's.
-        """
-        table = self.queries(x)
-        f = self.function_at(table, joint)
-        return Normal(f.mean, noise_at(self.noise_variance(), table, noise), f.variance, f.covariance)
+    @abstractmethod
+    def covariance_at(self, x: Float[Array, "m d"], z: Float[Array, "q d"]) -> Float[Array, "m q"]:
+        """The posterior covariance of the function between checked rows."""
 
 
 @dataclass(frozen=True)
@@ -174,11 +161,6 @@ def in_chunks(length: int, width: int) -> list[slice]:
     """The rows in chunks whose tables of this width have some million entries."""
     size = max(CHUNK // max(width, 1), 16)
     return [slice(i, min(i + size, length)) for i in range(0, length, size)] or [slice(0, 0)]
-
-
-def check_size(value: object, name: str, least: int = 1) -> None:
-    """`DataError` unless the setting is a whole number."""
-    check_count(value, name, least)
 
 
 def check_one_of(value: object, name: str, known: Sequence[str]) -> None:

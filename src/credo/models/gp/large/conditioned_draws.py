@@ -13,14 +13,11 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.arrays import Array, is_traced, namespace
-from credo.core.linalg import demand, solve_upper
-from credo.models.gp import exact
+from credo.core.arrays import Array, namespace
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
-from credo.models.gp.large.base import in_chunks
 from credo.models.gp.large.neighbours import NeighboursGP
-from credo.models.gp.large.vecchia import covariances, known_covariances, solutions, trend_columns
+from credo.models.gp.large.vecchia import trend_columns
 
 
 class ConditionedDraws(eqx.Module):
@@ -59,13 +56,9 @@ def _kriged(belief: NeighboursGP, x: Array, index: Any, real: Any, left: Array) 
     zeros = namespace(x).zeros(len(x))
     rows = belief.seen + Rows(x, zeros, zeros, zeros, None)
     own, empty = belief.seen.n + np.arange(len(x)), namespace(x, rows.x).zeros((len(rows.x), 1))
-    traced = is_traced(belief, x, index)
     parts = []
-    for cut in [slice(None)] if traced else in_chunks(len(x), (index.shape[1] + 1) ** 2):
-        near = belief.neighbourhoods(rows, empty, index[cut], real[cut], own[cut], noisy=False)
-        k = (covariances if traced else known_covariances)(belief.parts()[0], near)
-        solved, ok = solutions(k, near)
-        b = demand(solved, ok, exact.NOT_DEFINITE)[:, :, 0] * real[cut]
+    for cut, *_, solved in belief.solved_in_chunks(rows, empty, index, real, own, noisy=False):
+        b = solved[:, :, 0] * real[cut]
         parts.append(namespace(b, left).einsum("sk,skn->sn", b, left[index[cut]]))
     return namespace(parts).concatenate(parts)
 
@@ -78,11 +71,7 @@ def draw(belief: NeighboursGP, n: int, features: int, seed: int, columns: int | 
     x, y, scale, extra = belief.seen.cut()
     prior = GP(kernel, 0.0, 1.0).sample_functions(n, features=features, seed=seed, columns=x.shape[1])
     rng = np.random.default_rng(seed)
-    phi, solved = np.asarray(trend_columns(trend, x)), belief.solved
-    weights = np.zeros((n, phi.shape[1]))
-    if phi.shape[1]:
-        normal = rng.normal(size=(phi.shape[1], n))
-        weights = (np.asarray(solved.mean)[:, None] + np.asarray(solve_upper(solved.root, normal))).T
-    noise = np.sqrt(float(belief.noise_variance()) * scale + extra)
-    left = (y - np.asarray(belief.mean.at(x)))[:, None] - phi @ weights.T - np.asarray(prior(x)).T
-    return ConditionedDraws(belief, prior, weights, left - noise[:, None] * rng.normal(size=(len(x), n)))
+    weights = belief.solved.draw(rng, n)
+    expected = np.asarray(belief.mean.at(x)) + weights @ np.asarray(trend_columns(trend, x)).T + np.asarray(prior(x))
+    noise = np.sqrt(float(belief.noise_variance()) * scale + extra)[:, None] * rng.normal(size=(len(x), n))
+    return ConditionedDraws(belief, prior, weights, y[:, None] - expected.T - noise)

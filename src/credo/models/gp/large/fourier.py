@@ -24,6 +24,7 @@ from jaxtyping import Complex, Float
 
 from credo.core import params
 from credo.core.arrays import Array, host, is_traced, namespace
+from credo.core.checks import check_count
 from credo.core.errors import DataError, NotPositiveDefinite
 from credo.core.linalg import inverse
 from credo.core.padding import by_bucket
@@ -36,7 +37,7 @@ from credo.models.gp import exact
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
-from credo.models.gp.large.base import LargeMethod, check_size, in_chunks
+from credo.models.gp.large.base import LargeMethod, in_chunks
 from credo.models.gp.large.kernel_numbers import OfKernelNumbers, known_numbers, numbers_of, pull_numbers
 from credo.models.gp.large.low_rank import LowRankGP, Moments, log_evidence, weights_of
 
@@ -67,7 +68,7 @@ class Grid(eqx.Module):
         return self.index * self.step
 
 
-class Waves(NamedTuple):
+class FourierFeatures(NamedTuple):
     """Cosines, then sines (without the one of zero), each times the root of its weight."""
 
     grid: Grid
@@ -78,15 +79,19 @@ class Waves(NamedTuple):
         """p = M."""
         return len(self.roots)
 
-    def at(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
-        """The features of rows."""
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The features of rows; traceable."""
         xp = namespace(x, self.roots)
         angles = (x - self.grid.center) @ self.grid.frequencies.T
         return xp.concatenate([xp.cos(angles), xp.sin(angles[:, 1:])], axis=1) * self.roots
 
+    def at(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """The features of rows."""
+        return self(x)
+
 
 class FourierGP(LowRankGP, OfKernelNumbers):
-    """A Gaussian process of a stationary kernel whose features are waves of equispaced frequencies."""
+    """A Gaussian process of a stationary kernel whose features are cosines and sines of equispaced frequencies."""
 
     grid: Any = None
     """Chosen from the first rows and the kernel."""
@@ -95,20 +100,14 @@ class FourierGP(LowRankGP, OfKernelNumbers):
         super().__init__(gp, method)
         self.grid = None
         trend = gp.mean.kernel()
+        if not gp.kernel.is_stationary:
+            raise DataError(
+                f"Fourier takes a stationary kernel, found {gp.kernel.formula()}; use Neighbours or Inducing"
+            )
         if not (trend is None or isinstance(trend, Constant)):
             raise DataError(
                 f"Fourier takes a constant mean, found {type(gp.mean).__name__}; use Neighbours or Inducing"
             )
-
-    @property
-    def leftover(self) -> str:
-        """The waves are the prior: nothing is left over."""
-        return "nothing"
-
-    @property
-    def residual(self) -> bool:
-        """Nothing is added."""
-        return False
 
     def kernel_numbers(self) -> Float[Array, " p"]:
         """√w of each feature, of pairs √2w; an uncertain constant is part of the zero frequency. Traceable."""
@@ -119,10 +118,12 @@ class FourierGP(LowRankGP, OfKernelNumbers):
         pairs = jnp.sqrt(2.0 * jnp.maximum(weights[1:], 0.0) + 1e-300)
         return jnp.concatenate([jnp.sqrt(weights[:1] + level), pairs, pairs])
 
-    def frame(self) -> Waves:
-        """The waves with the weights that the kernel has now."""
+    def frame(self) -> FourierFeatures:
+        """The features with the weights that the kernel has now."""
         traced = is_traced(self.kernel, self.mean)
-        return Waves(self.grid, self.kernel_numbers() if traced else np.asarray(known_numbers(self.unconditioned())))
+        return FourierFeatures(
+            self.grid, self.kernel_numbers() if traced else np.asarray(known_numbers(self.unconditioned()))
+        )
 
     def placed(self, rows: Rows) -> "FourierGP":
         """With a grid for the box of the rows, where it has none."""
@@ -132,7 +133,7 @@ class FourierGP(LowRankGP, OfKernelNumbers):
             raise DataError("the frequencies are chosen from known rows; condition outside jit first")
         return changed(self, grid=choose_grid(self.kernel, rows.cut()[0], self.method))
 
-    def moments(self, frame: Waves, rows: Rows) -> Moments:
+    def moments(self, frame: FourierFeatures, rows: Rows) -> Moments:
         """The sums over the rows, by those of exponentials."""
         if is_traced(self, rows):
             return super().moments(frame, rows)
@@ -143,7 +144,7 @@ class FourierGP(LowRankGP, OfKernelNumbers):
         return sums.moments(np.asarray(frame.roots), 1.0, float(np.log(noise).sum()))
 
     def check_inside(self, x: Float[np.ndarray, "n d"]) -> None:
-        """`DataError` where rows are so far out that the waves come round again."""
+        """`DataError` where rows are so far out that the features repeat."""
         period = 2 * np.pi / np.asarray(self.grid.step)
         if np.any(np.abs(x - self.grid.center) > 0.5 * period):
             raise DataError(
@@ -158,14 +159,6 @@ class FourierGP(LowRankGP, OfKernelNumbers):
             self.check_inside(np.asarray(rows))
         return rows
 
-    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
-        """n draws as functions: sums of the waves; `features` of the prior only count before data."""
-        from credo.models.gp.sampling import Functions, sample_functions
-
-        if self.solved is None:
-            return sample_functions(self.as_gp(), n, features=features, seed=seed, columns=columns)
-        return Functions(self.kernel, self.mean, (self.frame().at,), (self.draw_weights(n, seed),), None, None)
-
     # -- learning --------------------------------------------------------------------------------------------
 
     def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> Any:
@@ -178,11 +171,7 @@ class FourierGP(LowRankGP, OfKernelNumbers):
 
     def table(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """The features."""
-        return Waves(self.grid, self.kernel_numbers()).at(x)
-
-    def pull_features(self, frame: Waves, by_a: np.ndarray, a: np.ndarray) -> np.ndarray:
-        """The features are the table."""
-        return by_a
+        return FourierFeatures(self.grid, self.kernel_numbers()).at(x)
 
 
 def _weights(frequencies: Float[Array, "q d"], kernel: Kernel, step: Float[Array, " d"]) -> Float[Array, " q"]:
@@ -194,7 +183,7 @@ _weights_compiled = eqx.filter_jit(_weights)
 
 
 class Sums(NamedTuple):
-    """Σ uφφᵀ, Σ uφr and Σ ur² of waves without their weights."""
+    """Σ uφφᵀ, Σ uφr and Σ ur² of features without their weights."""
 
     gram: Float[np.ndarray, "p p"]
     cross: Float[np.ndarray, " p"]
@@ -231,13 +220,13 @@ def exponential_sums(grid: Grid, x: Float[np.ndarray, "n d"], u: np.ndarray, tim
     total = np.zeros((sizes[0], int(np.prod(sizes[1:]))), dtype=complex)
     for cut in in_chunks(len(x), 4 * int(sum(sizes) + np.prod(sizes[1:]))):
         angles = (x[cut] - grid.center) * grid.step
-        waves = [
+        exponentials = [
             np.exp(1j * np.outer(a, np.arange(-(s // 2), s // 2 + 1))) for a, s in zip(angles.T, sizes, strict=True)
         ]
         rest = np.ones((len(angles), 1), dtype=complex)
-        for each in waves[1:]:
+        for each in exponentials[1:]:
             rest = (rest[:, :, None] * each[:, None, :]).reshape(len(angles), -1)
-        total += (waves[0] * u[cut, None]).T @ rest
+        total += (exponentials[0] * u[cut, None]).T @ rest
     return total.reshape(sizes)
 
 
@@ -249,7 +238,7 @@ def span_of(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
 
 def reach_of(kernel: Kernel, span: Float[np.ndarray, " d"], method: "Fourier") -> Float[np.ndarray, " d"]:
     """Along each input, how far the kernel is more than the tolerance."""
-    d, far = len(span), np.logspace(-4, 3, 400)
+    d, far = len(span), np.logspace(-4, 9, 780)
     reach = np.empty(d)
     for k in range(d):
         line = np.zeros((len(far), d))
@@ -268,7 +257,7 @@ def captures(grid: Grid, kernel: Kernel, method: "Fourier") -> bool:
     """Whether the grid has the variance of the kernel, but for the tolerance."""
     mass = float(np.asarray(kernel.variance_at(np.zeros((1, len(grid.m)))))[0])
     found = np.asarray(by_bucket(_weights_compiled, grid.frequencies, kernel, grid.step))
-    return bool(abs(2 * found.sum() - found[0] - mass) <= method.tolerance * mass)
+    return bool(abs(found[0] + 2 * found[1:].sum() - mass) <= method.tolerance * mass)
 
 
 def serves(grid: Grid, kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier") -> bool:
@@ -357,7 +346,7 @@ class Fourier(LargeMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_size(self.most, "most")
+        check_count(self.most, "most")
         if not 0 < self.tolerance < 1:
             raise DataError(f"tolerance must be a share between 0 and 1, found {self.tolerance!r}")
 

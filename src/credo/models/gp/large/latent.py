@@ -5,18 +5,20 @@
 The log likelihood is a sum over rows, so Newton's steps to the mode of w are passes over chunks of them: O(nm²) work
 and, beside the rows, O(m²) memory. What the points do not determine of f, k - aᵀa, is added to the variance of a
 prediction.
-Lengthscales are those of a regression on the working response given nearest neighbours (`vecchia.py`), the rest is
-learned from a thousand rows and the amplitude by Laplace's evidence of many.
+All is learned from a thousand rows; then lengthscales, where there are several, are those of a regression on the
+working response given nearest neighbours (`vecchia.py`), and lengthscales and amplitude are multiplied by what makes
+rows that are left out of many most probable.
 """
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from credo.core import params
 from credo.core.arrays import Array, is_traced
 from credo.core.device import blas_threads
 from credo.core.errors import DataError, NotConvergedWarning
@@ -30,11 +32,14 @@ from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.large.base import in_chunks, joined
 from credo.models.gp.latent import LatentGP
+from credo.models.gp.latent_base import BehindLikelihood
 
-FIRST_ROWS, AMPLITUDE_ROWS = 1000, 20_000
-"""Of so many random rows everything but the lengthscales is learned, and of so many the amplitude."""
-AMPLITUDES = 2.0 ** np.arange(-4.0, 5.0)
-"""The factors of the variance that are tried."""
+P = TypeVar("P", bound="ThroughPoints")
+
+FIRST_ROWS, MANY_ROWS, JUDGES = 1000, 10_000, 4000
+"""Rows that all is learned from first, rows that the kernel is then stretched for, and of those the ones left out."""
+STEP, STEPS, GAIN = 2.0**0.5, 8, 1e-4
+"""By what lengthscales, and standard deviations, are multiplied, how often, and the nats a row that each must gain."""
 HELD = 2**26
 """So many features are kept between passes; of more rows they are computed anew."""
 MAX_STEPS, SHORT = 50, 1e-4
@@ -58,47 +63,33 @@ class Chunk(NamedTuple):
     y: Float[np.ndarray, " c"]
 
 
-class InducingLatentGP(LatentGP):
-    """A `LatentGP` that sees rows through its values at m points. Make it with `using=Inducing(m)`."""
+class ThroughPoints(BehindLikelihood):
+    """Functions behind a likelihood, seen through their values at m points. Make it with `using=Inducing(m)`."""
 
     points: Any
     """U, chosen from the first rows that it is conditioned on."""
     form: Any = eqx.field(static=True)
     """The `Inducing` that chooses them."""
 
-    def __init__(self, latent: LatentGP, form: Any):
+    def _through(self, latent: BehindLikelihood, form: Any) -> None:
+        """The prior of a `LatentGP`, and nothing seen."""
         self.likelihood, self.kernel, self.mean = latent.likelihood, latent.kernel, latent.mean
         self.inputs, self.unit, self.standardizes = latent.inputs, latent.unit, latent.standardizes
-        self.method, self.form = "laplace", form
-        self.points = self.seen = self.solved = None
-
-    def plain(self) -> LatentGP:
-        """The same prior as a `LatentGP` of all rows."""
-        plain = LatentGP(self.likelihood, self.kernel, self.mean)
-        return changed(plain, inputs=self.inputs, unit=self.unit, standardizes=self.standardizes, method="laplace")
-
-    def like(self, latent: LatentGP) -> "InducingLatentGP":
-        """The same approximation of another prior."""
-        return changed(self, likelihood=latent.likelihood, kernel=latent.kernel, mean=latent.mean)
+        self.form, self.points, self.seen, self.solved = form, None, None, None
 
     def by(self, method: object) -> None:
-        """No other form: it is Laplace's."""
+        """No other form."""
+        return
+
+    def choose(self, statistics: Rows) -> None:
+        """It is chosen."""
         return
 
     def learner(self, priors: Any) -> Any:
         """Its form."""
         return self.form
 
-    # -- Bayes' rule -----------------------------------------------------------------------------------------
-
-    def condition_on(self, statistics: Rows) -> "InducingLatentGP":
-        """Laplace's approximation after all rows, seen and new, from the mode of those seen."""
-        rows = self.with_seen(statistics)
-        own = self.placed(rows)
-        start = own.solved.mean if isinstance(self.solved, FeaturePosterior) else None
-        return changed(own, seen=rows, solved=own.posterior(rows, start))
-
-    def placed(self, rows: Rows) -> "InducingLatentGP":
+    def placed(self: P, rows: Rows) -> P:
         """With points chosen from the rows, where it has none."""
         if self.points is not None:
             return self
@@ -121,20 +112,50 @@ class InducingLatentGP(LatentGP):
                 np.asarray(self._features(root, x[part])), np.asarray(self.mean.at(x[part])) + offset[part], y[part]
             )
 
+    def target(self, statistics: Rows, priors: Any = None) -> Any:
+        """Refused: draws are of all values of f."""
+        raise DataError("a LatentGP by Inducing() is an approximation; for draws condition a LatentGP on fewer rows")
+
+
+class InducingLatentGP(ThroughPoints, LatentGP):
+    """A `LatentGP` that sees rows through its values at m points. Make it with `using=Inducing(m)`."""
+
+    def __init__(self, latent: LatentGP, form: Any):
+        self._through(latent, form)
+        self.method = "laplace"
+
+    def plain(self) -> LatentGP:
+        """The same prior as a `LatentGP` of all rows."""
+        plain = LatentGP(self.likelihood, self.kernel, self.mean)
+        return changed(plain, inputs=self.inputs, unit=self.unit, standardizes=self.standardizes, method="laplace")
+
+    def like(self, latent: LatentGP) -> "InducingLatentGP":
+        """The same approximation of another prior."""
+        return changed(self, likelihood=latent.likelihood, kernel=latent.kernel, mean=latent.mean)
+
+    # -- Bayes' rule -----------------------------------------------------------------------------------------
+
+    def condition_on(self, statistics: Rows) -> "InducingLatentGP":
+        """Laplace's approximation after all rows, seen and new, from the mode of those seen."""
+        rows = self.with_seen(statistics)
+        own = self.placed(rows)
+        start = own.solved.mean if isinstance(self.solved, FeaturePosterior) else None
+        return changed(own, seen=rows, solved=own.posterior(rows, start))
+
     def posterior(self, rows: Rows, start: Array | None = None) -> FeaturePosterior:
         """The mode of w by Newton's method, halved steps where a whole one loses, and the curvature there."""
         m = len(self.points)
         held = list(self._chunks(rows)) if rows.n * m <= HELD else None
         w = np.zeros(m) if start is None else np.asarray(start)
         best, height, gradient, bend = w, -np.inf, np.zeros(m), np.eye(m)
-        with blas_threads(rows.n):
+        with blas_threads(rows.n), np.errstate(all="ignore"):
             for _ in range(MAX_STEPS):
                 found, slope, more = float(-0.5 * w @ w), -w, np.eye(m)
                 for a, center, y in held or self._chunks(rows):
                     value, first, second, _ = self.likelihood.eta_derivatives(center + a @ w, y)
                     half = a * np.sqrt(np.maximum(-second, 0.0))[:, None]
                     found, slope, more = found + float(value.sum()), slope + a.T @ first, more + half.T @ half
-                if found < height:
+                if not found >= height:  # also where a step was so long that it is not finite
                     w = 0.5 * (best + w)
                     if np.abs(w - best).max() < SHORT:
                         break
@@ -160,12 +181,6 @@ class InducingLatentGP(LatentGP):
         own = self.placed(self.with_seen(statistics))
         whole = own.posterior(self.with_seen(statistics), None if self.solved is None else self.solved.mean)
         return whole.log_evidence - (0.0 if self.solved is None else self.solved.log_evidence)
-
-    def target(self, statistics: Rows, priors: Any = None) -> Any:
-        """Refused: draws are of all values of f."""
-        raise DataError(
-            "a LatentGP by Inducing() is Laplace's approximation; for draws condition a LatentGP on fewer rows"
-        )
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -196,37 +211,84 @@ class InducingLatentGP(LatentGP):
         """The prediction of each row from all others, by its cavity in Laplace's approximation."""
         if data:
             return self.condition(*data, **options).leave_one_out()
-        rows, solved = self.conditioned()
+        return self.left_out(self.conditioned()[0])
+
+    def left_out(self, rows: Rows) -> Predictive:
+        """The prediction of each of these rows, which were seen, from all others."""
+        solved, x = self.solved, rows.cut()[0]
         parts = []
         for a, center, y in self._chunks(rows):
             eta, known = center + a @ solved.mean, solve_lower(solved.root, a.T)
             variance = (known * known).sum(0)
             _, slope, bend, _ = self.likelihood.eta_derivatives(eta, y)
             share = 1.0 - variance * np.maximum(-bend, 0.0)
-            parts.append((eta - variance * slope / share, variance / share))
-        return self._of(*joined(parts))
+            parts.append((eta - variance * slope / share, variance / share - (a * a).sum(1)))
+        mean, variance = joined(parts)
+        return self._of(mean, np.maximum(variance + self.prior.kernel.variance_at(x), 0.0))
 
 
 def learn_latent(belief: InducingLatentGP, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
-    """Lengthscales by neighbours on the working response, the amplitude by Laplace's evidence, the rest by few rows."""
+    """All from few rows; then several lengthscales by neighbours on the working response, and the kernel stretched."""
     from credo.models.gp.large.neighbours import Neighbours
     from credo.models.gp.latent_evidence import LatentEvidence
 
     few = rows.at_most(FIRST_ROWS, seed)
     learned = LatentEvidence().learn(belief.plain(), few, fixed, priors, seed)
-    first, notes = belief.like(learned.belief), list(learned.notes)
-    if rows.n > FIRST_ROWS and not any(path.startswith("kernel") for path in fixed):
-        working, regression = first._working(rows)[1], Neighbours()
-        form = regression.form(GP(first.kernel, first.mean)).in_units(working)
+    best, notes = belief.like(learned.belief), list(learned.notes)
+    free = not any(path.startswith("kernel") for path in fixed)
+    if free and rows.n > FIRST_ROWS and len(params.to_vector(best.kernel, params.layout(best.kernel))) > 2:
+        working, regression = best._working(rows)[1], Neighbours()
+        form = regression.form(GP(best.kernel, best.mean)).in_units(working)
         kernel = regression.learn(form, working, fixed, {}, seed).belief.kernel
         # A regression shrinks the function: its lengthscales are kept, not its amplitude.
-        some = rows.at_most(AMPLITUDE_ROWS, seed)
-        kernel = kernel.scaled(first.kernel.variance_at(some.x).mean() / kernel.variance_at(some.x).mean())
-        tried = [changed(first, kernel=kernel.scaled(factor)) for factor in AMPLITUDES]
-        points = tried[0].placed(some).points
-        heights = [float(changed(each, points=points).posterior(some).log_evidence) for each in tried]
-        first = tried[int(np.argmax(heights))]
-        notes += [f"lengthscales given neighbours of all rows, the amplitude by Laplace's evidence of {some.n:,} rows"]
-    if rows.n > FIRST_ROWS:
-        notes += [f"the mean and the likelihood's own numbers from {few.n:,} rows"]
-    return learned._replace(belief=first, conditioned=None, notes=notes)
+        x = few.cut()[0]
+        best = changed(best, kernel=kernel.scaled(best.kernel.variance_at(x).mean() / kernel.variance_at(x).mean()))
+        notes += ["lengthscales given neighbours of all rows"]
+    best, more = stretched(best, rows, fixed, seed)
+    return after_all(learned._replace(notes=notes + more), best, rows)
+
+
+def stretched(belief: P, rows: Rows, fixed: Sequence[str], seed: int) -> tuple[P, list[str]]:
+    """The belief with all lengthscales, then the amplitude, multiplied until rows left out are not more probable.
+
+    With few points a rough function is better taken for a smoother one: what the points leave open is doubt.
+    """
+    if rows.n <= FIRST_ROWS or any(path.startswith("kernel") for path in fixed):
+        return belief, []
+    some = rows.at_most(MANY_ROWS, seed)
+
+    def longer(each: P, factor: float) -> P:
+        lengths = {p: v for p, v in params.learnable(each).items() if p.rpartition(".")[2] == "lengthscale"}
+        return params.replace(each, {path: factor * value for path, value in lengths.items()})
+
+    def wider(each: P, factor: float) -> P:
+        return changed(each, kernel=each.kernel.scaled(factor**2))
+
+    best = belief.placed(some)
+    top = height_of(best, some, seed)
+    for change in (longer, wider, longer):
+        for factor in (STEP, 1 / STEP):
+            before = top
+            for _ in range(STEPS):
+                other = change(best, factor)
+                height = height_of(other, some, seed)
+                if not height > top + GAIN:
+                    break
+                best, top = other, height
+            if top > before:
+                break
+    said = f"lengthscales and amplitude by leaving {min(some.n, JUDGES):,} rows out of {some.n:,}"
+    return changed(best, points=None), [said, f"the rest from {FIRST_ROWS:,} rows"]
+
+
+def height_of(belief: Any, some: Rows, seed: int) -> float:
+    """The mean log density of rows, each left out."""
+    judges = some.at_most(JUDGES, seed)
+    found = changed(belief, solved=belief.posterior(some)).left_out(judges)
+    return float(np.mean(found.log_prob(judges.y)))
+
+
+def after_all(learned: Learned, belief: ThroughPoints, rows: Rows) -> Learned:
+    """What was learned from few rows, as a belief after all of them, and their evidence."""
+    after = belief.condition_on(rows)
+    return learned._replace(belief=belief, conditioned=after, log_evidence=float(after.solved.log_evidence))

@@ -17,6 +17,7 @@ from credo.core.arrays import Array, is_traced, namespace
 from credo.core.checks import check_real
 from credo.core.errors import DataError
 from credo.core.padding import bucket
+from credo.models.gp.data import Rows
 from credo.models.gp.large.base import in_chunks
 from credo.models.gp.large.neighbours import Neighbours, NeighboursGP
 
@@ -26,6 +27,17 @@ MOST = 8000
 
 class LocalGP(NeighboursGP):
     """A Gaussian process in which a query sees the rows that covary with it by at least the cutoff."""
+
+    def condition_on(self, statistics: Rows) -> "LocalGP":
+        """The posterior after the rows; `DataError` where the cutoff is so high that no row is ever seen."""
+        if not is_traced(self, statistics):
+            most = float(np.asarray(self.parts()[0].variance_at(statistics.x)).max())
+            if self.method.cutoff > most:
+                raise DataError(
+                    f"no row covaries with a query by cutoff={self.method.cutoff:g}: the variance of the kernel is "
+                    f"{most:.3g}, in the units of y²; lower cutoff, or use Neighbours"
+                )
+        return super().condition_on(statistics)  # type: ignore[return-value]
 
     def used(self, x: object) -> Int[np.ndarray, " m"]:
         """How many rows each query sees."""

@@ -11,6 +11,8 @@ regression"; Titsias (2009), "Variational learning of inducing variables in spar
 """
 
 from abc import abstractmethod
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,6 +23,7 @@ from jaxtyping import Float
 
 from credo.core import params
 from credo.core.arrays import Array, host, is_traced, namespace
+from credo.core.errors import NotPositiveDefinite
 from credo.core.linalg import (
     demand,
     factorize,
@@ -78,25 +81,28 @@ class Features(NamedTuple):
 
 
 class LowRankGP(WeightSpaceGP):
-    """A Gaussian process of finitely many features, whose posterior is that of their weights."""
+    """A Gaussian process of finitely many features, whose posterior is that of their weights.
+
+    The features are the prior, k = q, unless a member says what is left over.
+    """
 
     def __init__(self, gp: GP, method: Any):
         """The prior of a `GP`."""
         super().__init__(gp, method)
 
     @property
-    @abstractmethod
     def leftover(self) -> str:
         """What k - q is: "noise" of the rows (FITC), a part of the "bound" (VFE) or "nothing"."""
+        return "nothing"
 
     @property
-    @abstractmethod
     def residual(self) -> bool:
         """Whether predictions have the variance k - q, too."""
+        return False
 
     @abstractmethod
     def frame(self) -> Any:
-        """What features are made of, with `width` and `at(x)`."""
+        """What features are made of, with `width` and `at(x)`; called with rows it is traceable."""
 
     def features_at(self, frame: Any, x: Float[Array, "n d"]) -> Features:
         """The features of rows, and what they leave of the variance."""
@@ -112,12 +118,7 @@ class LowRankGP(WeightSpaceGP):
         if is_traced(self, rows):
             return self._moments(self.features_at(frame, rows.x), rows)
         parts = (rows.subset(np.arange(rows.n)[cut]) for cut in in_chunks(rows.n, frame.width))
-        total: Moments | None = None
-        for part in parts:
-            own = self._moments(self.features_at(frame, part.x), part)
-            total = own if total is None else total + own
-        assert total is not None
-        return total
+        return reduce(add, (self._moments(self.features_at(frame, part.x), part) for part in parts))
 
     def noise_of(self, features: Features, rows: Rows) -> Float[Array, " n"]:
         """D."""
@@ -154,17 +155,12 @@ class LowRankGP(WeightSpaceGP):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
-        """The function at checked rows."""
-        if self.solved is None:
-            mean, variance = exact.predict(self.prior, None, None, rows)
-            return FunctionValues(mean, variance, self.prior.kernel.between(rows, rows) if joint else None)
+    def posterior_at(self, rows: Array, joint: bool) -> FunctionValues:
+        """The function at checked rows after data."""
         frame = self.frame()
-        if is_traced(self, rows):
-            parts = [self._values(frame, rows)]
-        else:
-            parts = [self._values(frame, rows[cut]) for cut in in_chunks(len(rows), frame.width)]
-        return FunctionValues(*joined(parts), self._joint(frame, rows, rows) if joint else None)
+        cuts = [slice(None)] if is_traced(self, rows) else in_chunks(len(rows), frame.width)
+        parts = [self._values(frame, rows[cut]) for cut in cuts]
+        return FunctionValues(*joined(parts), self.covariance_at(rows, rows) if joint else None)
 
     def _values(self, frame: Any, x: Float[Array, "m d"]) -> tuple[Array, Array]:
         a, rest = self.features_at(frame, x)
@@ -172,17 +168,20 @@ class LowRankGP(WeightSpaceGP):
         variance = (half * half).sum(0)
         return self.prior.mean.at(x) + a @ self.solved.mean, variance + rest if self.residual else variance
 
-    def _joint(self, frame: Any, x: Float[Array, "m d"], z: Float[Array, "q d"]) -> Float[Array, "m q"]:
+    def covariance_at(self, x: Float[Array, "m d"], z: Float[Array, "q d"]) -> Float[Array, "m q"]:
+        """The posterior covariance of the function between checked rows."""
+        frame = self.frame()
         left, right = frame.at(x), frame.at(z)
         known = left @ solve(self.solved.root, right.T)
         return known + self.prior.kernel.between(x, z) - left @ right.T if self.residual else known
 
-    def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
-        """The covariance of the function between two sets of queries, as it is believed now."""
-        rows, columns = (self.queries(v) for v in (x, x if z is None else z))
+    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
+        """n draws as functions: sums of the features; `features` of the prior only count before data."""
+        from credo.models.gp.sampling import Functions, sample_functions
+
         if self.solved is None:
-            return self.prior.kernel.between(rows, columns)
-        return self._joint(self.frame(), rows, columns)
+            return sample_functions(self.as_gp(), n, features=features, seed=seed, columns=columns)
+        return Functions(self.kernel, self.mean, (self.frame(),), (self.draw_weights(n, seed),), None, None)
 
     def draw_weights(self, n: int, seed: int) -> Float[np.ndarray, "n p"]:
         """n draws of the weights."""
@@ -198,9 +197,9 @@ class LowRankGP(WeightSpaceGP):
             return None
         return LowRankObjective(self.placed(statistics), slots, statistics, priors)
 
-    @abstractmethod
-    def pull_features(self, frame: Any, by_a: Float[np.ndarray, "n p"], a: Float[np.ndarray, "n p"]) -> np.ndarray:
-        """∂/∂(table of rows) from ∂/∂a, where `table` says what is made of each row."""
+    def pull_features(self, frame: Any, by_a: Float[np.ndarray, "n p"]) -> np.ndarray:
+        """∂/∂(table of rows) from ∂/∂a, where `table` says what is made of each row: here the features themselves."""
+        return by_a
 
     @abstractmethod
     def table(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
@@ -254,8 +253,6 @@ class LowRankObjective:
         return self._look(vector, True)
 
     def _look(self, vector: np.ndarray, gradient: bool) -> tuple[float, np.ndarray]:
-        from credo.core.errors import NotPositiveDefinite
-
         none = np.zeros_like(vector)
         candidate = host(params.from_vector(self._belief, self._slots, np.asarray(vector)))
         try:
@@ -309,7 +306,7 @@ class LowRankObjective:
         by_a = e[:, None] * u - known / d[:, None]
         by_a += (2.0 * by_q)[:, None] * a
         outer += by_a.T @ a
-        slopes = candidate.pull_features(frame, np.asarray(by_a), a), -by_q, -e, by_noise
+        slopes = candidate.pull_features(frame, np.asarray(by_a)), -by_q, -e, by_noise
         size = bucket(rows.n)
         columns = [pad_rows(v, size) for v in (*rows.columns(), *slopes)]
         return np.asarray(_pull_rows(vector, self._belief, self._slots, *columns))

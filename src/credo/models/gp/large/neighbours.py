@@ -6,7 +6,7 @@ one: it grows while rows that are predicted from the others are predicted better
 the variance is then put right on such rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from credo.core import params
 from credo.core.abilities import DrawsFunctions
 from credo.core.arrays import Array, host, is_traced, namespace
+from credo.core.checks import check_count
 from credo.core.linalg import demand, solve_lower
 from credo.core.padding import bucket, pad_rows
 from credo.core.pytrees import changed
@@ -28,18 +29,19 @@ from credo.kernels import Kernel
 from credo.models.gp import exact
 from credo.models.gp.base import FunctionValues
 from credo.models.gp.belief import GP
-from credo.models.gp.data import Rows, copies_left_out
+from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
-from credo.models.gp.large.base import LargeGP, LargeMethod, check_size, in_chunks, joined
+from credo.models.gp.hyperpriors import variance_of
+from credo.models.gp.large.base import LargeGP, LargeMethod, in_chunks, joined
 from credo.models.gp.large.nearest import Nearest, earlier_of, nearest_of
 from credo.models.gp.large.vecchia import (
     Neighbourhoods,
     Trend,
     conditionals,
     covariances,
-    known_covariances,
     log_evidence,
     solutions,
+    solved_covariances,
     split_mean,
     trend_columns,
 )
@@ -96,6 +98,15 @@ class NeighboursGP(LargeGP, DrawsFunctions):
         real = xp.column_stack([real, xp.ones((len(own), 1), bool)])
         return Neighbourhoods(rows.x[both], values[both], noise, real)
 
+    def solved_in_chunks(
+        self, rows: Rows, values: Array, index: Any, real: Any, own: Any, noisy: bool = True
+    ) -> Iterator[tuple[slice, Neighbourhoods, Array, Array]]:
+        """The neighbourhoods of some rows at a time, with `solved_covariances`."""
+        whole = is_traced(self, rows, index)
+        for cut in [slice(None)] if whole else in_chunks(len(own), (index.shape[1] + 1) ** 2):
+            near = self.neighbourhoods(rows, values, index[cut], real[cut], own[cut], noisy)
+            yield cut, near, *solved_covariances(self.parts()[0], near)
+
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: Rows) -> "NeighboursGP":
@@ -129,24 +140,13 @@ class NeighboursGP(LargeGP, DrawsFunctions):
         return log_evidence(residuals, demand(d, ok, exact.NOT_DEFINITE), before, (n - seen) / len(places))
 
     def _conditionals(self, rows: Rows, index: Any, real: Any, own: Any, noisy: bool = True) -> tuple[Array, Array]:
-        kernel = self.parts()[0]
-        traced = is_traced(self, rows, index)
-        values = self._values(rows.x, rows.y)
-        cuts = [slice(None)] if traced else in_chunks(len(own), (index.shape[1] + 1) ** 2)
-        found = []
-        for cut in cuts:
-            near = self.neighbourhoods(rows, values, index[cut], real[cut], own[cut], noisy)
-            k = (covariances if traced else known_covariances)(kernel, near)
-            solved, ok = solutions(k, near)
-            found.append(conditionals(k, near, demand(solved, ok, exact.NOT_DEFINITE)))
-        return joined(found)
+        parts = self.solved_in_chunks(rows, self._values(rows.x, rows.y), index, real, own, noisy)
+        return joined([conditionals(k, near, solved) for _, near, k, solved in parts])
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
+    def posterior_at(self, rows: Array, joint: bool) -> FunctionValues:
         """The function at checked rows, each given its nearest ones."""
-        if self.seen is None:
-            return FunctionValues(*exact.predict(self.prior, None, None, rows), None)
         groups = self.near_in_groups(rows)
         found = [self._given(rows[which], index, real) for which, index, real in groups]
         if len(found) == 1:
@@ -311,9 +311,9 @@ class Neighbours(LargeMethod):
         super().__post_init__()
         for name in ("k", "predict"):
             if getattr(self, name) is not None:
-                check_size(getattr(self, name), name)
-        check_size(self.terms, "terms")
-        check_size(self.held, "held")
+                check_count(getattr(self, name), name)
+        check_count(self.terms, "terms")
+        check_count(self.held, "held")
 
     def adapt(self, belief: Any, statistics: Rows) -> tuple[Any, Rows]:
         """The belief in this form, with as many neighbours as its columns ask for."""
@@ -323,7 +323,6 @@ class Neighbours(LargeMethod):
 
     def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest evidence × prior found, and the neighbours of a query chosen."""
-        everything, statistics = statistics.n, statistics.without_copies()
         belief = self.start(belief, statistics, fixed, priors, seed)
         slots = params.layout(belief, fixed)
         n = statistics.n
@@ -334,7 +333,6 @@ class Neighbours(LargeMethod):
             learned = learned._replace(status=CONVERGED)  # out of steps, on a plateau
         used = min(self.terms, n)
         notes = [f"Vecchia's approximation with {belief.near} neighbours; learned from {used} of {n} rows"]
-        notes += copies_left_out(everything - n)
         chosen, more = self.tuned(belief, statistics, fixed, seed)
         return learned._replace(belief=chosen, notes=[*learned.notes, *notes, *more])
 
@@ -342,7 +340,7 @@ class Neighbours(LargeMethod):
         self, belief: NeighboursGP, slots: params.Layout, rows: Rows, priors: Priors, terms: int, seed: int
     ) -> tuple[Learned, float]:
         """Climbs with neighbours found anew, until that gains nothing; and what the last one gained, in nats a row."""
-        least = {"noise": max(QUIETEST * float(rows.cut()[1].var()), np.finfo(float).tiny)}
+        least = {"noise": QUIETEST * variance_of(rows.cut()[1])}
         climber = Evidence(starts=1, tolerance=1e-2, gain=1e-3, flat=False, stride=STRIDE, max_steps=self.max_steps)
         for _ in range(ROUNDS[terms == FIRST]):
             objective = VecchiaObjective(belief.unconditioned(), slots, rows, priors, terms)

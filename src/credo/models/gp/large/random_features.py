@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from credo.core.arrays import Array, host, is_traced
+from credo.core.checks import check_count
 from credo.core.padding import by_bucket
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned
@@ -24,7 +25,7 @@ from credo.kernels.random_fourier import random_features
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
-from credo.models.gp.large.base import LargeMethod, check_size
+from credo.models.gp.large.base import LargeMethod
 from credo.models.gp.large.low_rank import LowRankGP
 from credo.models.gp.large.vecchia import split_mean, trend_columns
 
@@ -59,16 +60,6 @@ class RandomFeaturesGP(LowRankGP):
         super().__init__(gp, method)
         self.columns = 0
 
-    @property
-    def leftover(self) -> str:
-        """The features are the prior: nothing is left over."""
-        return "nothing"
-
-    @property
-    def residual(self) -> bool:
-        """Nothing is added."""
-        return False
-
     def frame(self) -> Cosines:
         """The features of the kernel as it is now."""
         kernel, trend = split_mean(self.kernel, self.mean)
@@ -79,25 +70,9 @@ class RandomFeaturesGP(LowRankGP):
         """Of as many columns as the rows have."""
         return changed(self, columns=rows.x.shape[1])
 
-    def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
-        """n draws as functions: sums of the features; `features` of the prior only count before data."""
-        from credo.models.gp.sampling import Functions, sample_functions
-
-        if self.solved is None:
-            return sample_functions(self.as_gp(), n, features=features, seed=seed, columns=columns)
-        weights = self.draw_weights(n, seed)
-        frame: Any = self.frame()
-        return Functions(self.kernel, self.mean, (frame,), (weights,), None, None)
-
-    # -- the gradient ----------------------------------------------------------------------------------------
-
     def table(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """φ(x)."""
         return self.frame()(x)
-
-    def pull_features(self, frame: Cosines, by_a: np.ndarray, a: np.ndarray) -> np.ndarray:
-        """The features are the table."""
-        return by_a
 
 
 @dataclass(frozen=True)
@@ -118,7 +93,7 @@ class RandomFeatures(LargeMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_size(self.m, "m")
+        check_count(self.m, "m")
 
     def learn(self, belief: Any, statistics: Rows, fixed: Sequence[str], priors: Priors, seed: int) -> Learned:
         """The belief at the highest evidence × prior found."""

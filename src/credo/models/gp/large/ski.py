@@ -5,9 +5,9 @@
 
 with w the weights of linear or cubic interpolation (`lattice.py`). What rows say are sums, so more rows are added to
 them. Of up to 1,600 nodes the linear algebra is exact; of more, solves are by conjugate gradients, the determinant by
-Lanczos' quadrature (`iterative.py`), and products with K_UU by FFT. Wilson & Nickisch (2015), "Kernel interpolation for
-scalable structured Gaussian processes"; Yadav, Sheldon & Musco (2021), "Faster kernel interpolation for Gaussian
-processes".
+Lanczos' quadrature (`iterative.py`), and products with K_UU by FFT; where many variances are asked for, Σ is made.
+Wilson & Nickisch (2015), "Kernel interpolation for scalable structured Gaussian processes"; Yadav, Sheldon & Musco
+(2021), "Faster kernel interpolation for Gaussian processes".
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,18 @@ from jaxtyping import Float
 
 from credo.core import params
 from credo.core.arrays import Array, host, is_traced, namespace
+from credo.core.checks import check_count
+from credo.core.device import usable_memory
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned
+from credo.kernels import Kernel, White
 from credo.models.gp import exact
 from credo.models.gp.base import FunctionValues
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.evidence import Priors
-from credo.models.gp.large.base import LargeMethod, check_one_of, check_size, in_chunks
+from credo.models.gp.large.base import LargeMethod, check_one_of, in_chunks
 from credo.models.gp.large.grid_evidence import SKIObjective, dense_posterior, log_evidence, sums
 from credo.models.gp.large.iterative import conjugate_gradients
 from credo.models.gp.large.kernel_numbers import OfKernelNumbers, known_numbers
@@ -40,8 +43,15 @@ COLUMNS, NODES = 3, {1: 400, 2: 40, 3: 11}
 """Inputs up to which there are grids, and their nodes along each input where no shape is given."""
 EXACT_NODES = 1600
 """Of so many nodes the linear algebra is exact."""
+WORTH = 60_000
+"""Of m nodes, m²/60,000 solves by conjugate gradients take as long as the covariance of all nodes: 32 ms each and
+6 CPU s at 60 × 60."""
+DENSE = 8
+"""The m × m matrices that exist then."""
 MARGIN = 0.05
 """The share of the box by which the grid is wider on each side."""
+CARRIED = 0.9
+"""With less of the variance of the kernel midway between nodes there is a warning."""
 FEWEST = 8
 """Nodes along each input."""
 
@@ -53,7 +63,7 @@ class GridPosterior(eqx.Module):
     """Of the weights of interpolation; `gram` is known by its bands."""
     mean: Float[Array, " m"]
     spread: Float[Array, "b m"] | None
-    """None where nodes are many: a query then needs a solve."""
+    """None where nodes are many: a query then needs a solve, many queries Σ."""
 
 
 class SKIGP(OfKernelNumbers):
@@ -69,6 +79,11 @@ class SKIGP(OfKernelNumbers):
             raise DataError(
                 f"SKI takes a stationary kernel and a constant mean, found {self.prior.kernel.formula()}; use "
                 "Neighbours or Inducing"
+            )
+        if has_white(gp.kernel):
+            raise DataError(
+                f"SKI interpolates between nodes, which White noise in {gp.kernel.formula()} forbids; leave it out of "
+                "the kernel and add its variance to the noise"
             )
 
     def placed(self, rows: Rows) -> "SKIGP":
@@ -108,6 +123,16 @@ class SKIGP(OfKernelNumbers):
         traced = is_traced(self.kernel, self.mean)
         return self.kernel_numbers() if traced else np.asarray(known_numbers(self.unconditioned()))
 
+    def doubts(self) -> tuple[str, ...]:
+        """That the grid is too coarse for the kernel."""
+        if self.solved is None or is_traced(self) or (kept := carried(host(self))) >= CARRIED:
+            return ()
+        nodes = " × ".join(str(m) for m in self.lattice.shape)
+        return (
+            f"midway between its {nodes} nodes there is {kept:.0%} of the kernel's variance, and it is that much too "
+            f"sure; name more, SKI({2 * max(self.lattice.shape)}), or use Neighbours",
+        )
+
     @property
     def exactly(self) -> bool:
         """Whether the linear algebra is exact."""
@@ -145,6 +170,14 @@ class SKIGP(OfKernelNumbers):
         kernel, gram = self.lattice.convolve(table), self.lattice.multiply(np.asarray(moments.gram))
         return kernel(conjugate_gradients(kernel, gram, right, self.method.tolerance))
 
+    def _all_at_once(self, queries: int) -> Float[Array, "b m"] | None:
+        """The bands of Σ by dense matrices, where queries are so many that this is quicker, and there is memory."""
+        m = self.lattice.size
+        if queries * WORTH < m * m or DENSE * 8.0 * m * m > usable_memory():
+            return None
+        dense = dense_posterior(self.lattice, self.known_table(), self.solved.moments)
+        return self.lattice.banded(dense.covariance)
+
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | X) of the interpolated kernel, given what was seen before."""
         own = self.placed(statistics)
@@ -162,26 +195,26 @@ class SKIGP(OfKernelNumbers):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
-        """The function at checked rows."""
-        if self.solved is None:
-            mean, variance = exact.predict(self.prior, None, None, rows)
-            return FunctionValues(mean, variance, self.prior.kernel.between(rows, rows) if joint else None)
+    def posterior_at(self, rows: Array, joint: bool) -> FunctionValues:
+        """The function at checked rows after data."""
         xp = namespace(self, rows)
         lattice, solved = self.lattice, self.solved
         mean = self.prior.mean.at(rows) + lattice.interpolate(rows, solved.mean)
-        covariance = self._between(rows, rows) if joint else None
+        covariance = self.covariance_at(rows, rows) if joint else None
+        spread = self._all_at_once(len(rows)) if solved.spread is None else solved.spread
         if covariance is not None:
-            return FunctionValues(mean, xp.diagonal(covariance), covariance)
-        if solved.spread is None:
+            parts = [xp.diagonal(covariance)]
+        elif spread is None:
             cuts = in_chunks(len(rows), 4 ** len(lattice.shape) * lattice.size)
-            return FunctionValues(mean, np.concatenate([np.diag(self._between(rows[c], rows[c])) for c in cuts]), None)
-        cuts = [slice(None)] if xp is not np else in_chunks(len(rows), lattice.stencil(rows[:1])[0].size ** 2)
-        parts = [lattice.quadratic(rows[cut], solved.spread) for cut in cuts]
+            parts = [np.diag(self.covariance_at(rows[cut], rows[cut])) for cut in cuts]
+        else:
+            cuts = [slice(None)] if xp is not np else in_chunks(len(rows), lattice.stencil(rows[:1])[0].size ** 2)
+            parts = [lattice.quadratic(rows[cut], spread) for cut in cuts]
         variance = xp.concatenate(parts) if len(parts) > 1 else parts[0]
-        return FunctionValues(mean, xp.maximum(variance, 0.0), None)
+        return FunctionValues(mean, xp.maximum(variance, 0.0), covariance)  # conjugate gradients may go below zero
 
-    def _between(self, x: Float[Array, "m d"], z: Float[Array, "q d"]) -> Float[Array, "m q"]:
+    def covariance_at(self, x: Float[Array, "m d"], z: Float[Array, "q d"]) -> Float[Array, "m q"]:
+        """The posterior covariance of the function between checked rows."""
         table, moments = self.known_table(), self.solved.moments
         if self.exactly:
             half = dense_posterior(self.lattice, table, moments).half
@@ -190,13 +223,6 @@ class SKIGP(OfKernelNumbers):
         kernel, gram = self.lattice.convolve(table), self.lattice.multiply(np.asarray(moments.gram))
         known = kernel(right)
         return left @ (known - kernel(conjugate_gradients(kernel, gram, gram(known), self.method.tolerance)))
-
-    def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
-        """The covariance of the function between two sets of queries, as it is believed now."""
-        rows, columns = (self.queries(v) for v in (x, x if z is None else z))
-        if self.solved is None:
-            return self.prior.kernel.between(rows, columns)
-        return self._between(rows, columns)
 
     def sample_functions(self, n: int = 1, *, features: int = 2048, seed: int = 0, columns: int | None = None) -> Any:
         """n draws as functions: interpolated from draws of the values on the grid.
@@ -252,7 +278,7 @@ class SKI(LargeMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         for nodes in self.shape if isinstance(self.shape, tuple) else () if self.shape is None else (self.shape,):
-            check_size(nodes, "shape", FEWEST)
+            check_count(nodes, "shape", FEWEST)
         check_one_of(self.interpolation, "interpolation", ("cubic", "linear"))
         if self.box is not None:
             object.__setattr__(self, "box", tuple((float(a), float(b)) for a, b in self.box))
@@ -297,3 +323,8 @@ def carried(belief: SKIGP) -> float:
     place, weight = (np.asarray(v)[0] for v in lattice.stencil(x))
     near, kernel = np.asarray(lattice.nodes)[place], belief.kernel
     return float(weight @ np.asarray(kernel.between(near, near)) @ weight / np.asarray(kernel.variance_at(x))[0])
+
+
+def has_white(kernel: Kernel) -> bool:
+    """Whether a part of the kernel has no extent."""
+    return isinstance(kernel, White) or any(has_white(part) for part in kernel.inside.values())

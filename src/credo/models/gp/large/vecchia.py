@@ -19,9 +19,10 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from credo.core.arrays import Array, held, namespace
+from credo.core.arrays import Array, held, is_traced, namespace
 from credo.core.linalg import (
     cholesky,
+    demand,
     factorize,
     log_determinant,
     pad_identity,
@@ -29,10 +30,12 @@ from credo.core.linalg import (
     solve,
     solve_each,
     solve_lower,
+    solve_upper,
 )
 from credo.core.padding import bucket, pad_rows
 from credo.kernels import Constant, Kernel
 from credo.kernels.elementary import FromFeatures
+from credo.models.gp.exact import NOT_DEFINITE
 from credo.models.gp.means import Mean
 
 
@@ -61,6 +64,13 @@ class Trend(eqx.Module):
     def unknown(cls, p: int) -> "Trend":
         """Before data."""
         return cls(np.zeros(p), np.eye(p))
+
+    def draw(self, rng: np.random.Generator, n: int) -> Float[np.ndarray, "n p"]:
+        """n draws of the weights."""
+        p = len(self.mean)
+        if not p:
+            return np.zeros((n, 0))
+        return (np.asarray(self.mean)[:, None] + np.asarray(solve_upper(self.root, rng.normal(size=(p, n))))).T
 
 
 def split_mean(kernel: Kernel, mean: Mean) -> tuple[Kernel, Kernel | None]:
@@ -106,6 +116,12 @@ def solutions(k: Float[Array, "s c c"], near: Neighbourhoods) -> tuple[Float[Arr
     k, values = held((k, near.masked))
     xp = namespace(k, values)
     return solve_each(k[:, :-1, :-1], xp.concatenate([k[:, :-1, -1:], values[:, :-1]], axis=2))
+
+
+def solved_covariances(kernel: Kernel, near: Neighbourhoods) -> tuple[Float[Array, "s c c"], Float[Array, "s e p"]]:
+    """K of each neighbourhood, and K_NN⁻¹ [k, values_N]; an error where one is not positive definite."""
+    k = (covariances if is_traced(kernel, near) else known_covariances)(kernel, near)
+    return k, demand(*solutions(k, near), NOT_DEFINITE)
 
 
 def conditionals(

@@ -22,8 +22,8 @@ from credo.core.pytrees import changed
 from credo.infer.learning import Evidence, Learned, Objective
 from credo.infer.method import Learner, Solver
 from credo.kernels import Kernel
-from credo.models.gp.base import GaussianProcess
-from credo.models.gp.belief import GP, left_out, noise_at
+from credo.models.gp.base import FunctionValues
+from credo.models.gp.belief import GP, PredictsOutcomes, left_out
 from credo.models.gp.components import Component
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
@@ -42,7 +42,7 @@ NOT_FINITE = (
 )
 
 
-class StateSpaceGP(GaussianProcess, LeavesOneOut, DrawsFunctions):
+class StateSpaceGP(PredictsOutcomes, LeavesOneOut, DrawsFunctions):
     """A Gaussian process of one input (time), conditioned exactly by filtering.
 
     It comes from `GP(...).condition(x, y, using=StateSpace())` and has the learnable numbers of the `GP`. Conditioning
@@ -126,16 +126,10 @@ class StateSpaceGP(GaussianProcess, LeavesOneOut, DrawsFunctions):
 
     # -- predictions -----------------------------------------------------------------------------------------
 
-    def predict(self, x: object, *, noise: Any = None) -> Normal:
-        """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
-
-        Args:
-            x: times, shape (m, 1): between those that were seen, before, after, or the same.
-            noise: the noise variance of each query, instead of the model's.
-        """
-        table = self.queries(x)
-        mean, variance = self._latent(table, None)
-        return Normal(mean + self.mean.at(table), noise_at(self.noise_variance(), table, noise), variance)
+    def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
+        """The function at checked times: between those that were seen, before, after, or the same."""
+        mean, variance = self._latent(rows, None)
+        return FunctionValues(mean + self.mean.at(rows), variance, None)
 
     def queries(self, x: object) -> Array:
         """Times as checked rows."""
@@ -241,7 +235,7 @@ class StateSpace(Solver, Learner):
             found = climb.learn(own, series, fixed, priors, seed)
         else:
             neighbours = (n - self.window) // 2 + np.arange(self.window)
-            first = climb.learn(own, in_order(series.subset(neighbours)), fixed, priors, seed)
+            first = climb.learn(own, series.subset(neighbours), fixed, priors, seed)
             last = changed(climb, starts=1, flat=False, stride=STRIDE)
             found = last.learn(first.belief.sized(), series, fixed, priors, seed)
             note = f"{self.starts} climbs on {self.window} neighbouring rows; the best went on with all {n}"

@@ -23,6 +23,10 @@ class Series(Rows):
         """The first time."""
         return self.x[0, 0]
 
+    def subset(self, index: np.ndarray) -> "Series":
+        """Some of the rows, in order."""
+        return in_order(super().subset(index))
+
     def __add__(self, other: Rows) -> "Series":
         """Both, in order."""
         return in_order(super().__add__(other))
