@@ -1,7 +1,7 @@
 """Ctrl-C that is not lost: `with kept_interrupts(): …`.
 
-Python drops an exception that is raised in a callback, of the garbage collector above all, and a `KeyboardInterrupt` with
-it. jax has such a callback, which is entered so often that every fourth Ctrl-C of a second of work was lost.
+Python drops an exception that is raised in a callback, of the garbage collector above all, and a `KeyboardInterrupt`
+with it. jax has such a callback, which is entered so often that every fourth Ctrl-C of a second of work was lost.
 
 Only the standard library is imported, as commands are entered before anything heavy is.
 """

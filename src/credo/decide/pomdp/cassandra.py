@@ -206,9 +206,9 @@ class _Parser:
             self.discount = float(self.floats(1, "the discount")[0])
         elif section == "values":
             kind = self.take("reward or cost")
-            if kind not in ("reward", "cost"):
+            if kind.removesuffix("s") not in ("reward", "cost"):  # the plural is found in files of pomdp.org
                 self.fail("values must be reward or cost", self.at - 1)
-            self.sign = -1.0 if kind == "cost" else 1.0
+            self.sign = -1.0 if kind.startswith("cost") else 1.0
         else:
             first = self.at
             given = self.words()
@@ -292,6 +292,8 @@ class _Parser:
         while len(where) < len(kinds) and self.peek() == ":":
             self.colon()
             where.append(self.number(kinds[len(where)]))
+        if len(where) == len(kinds) and self.peek() == ":":  # some writers put one before the number, too
+            self.colon()
         if which == "R":
             self.reward(where)
             return
