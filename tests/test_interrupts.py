@@ -70,3 +70,20 @@ def test_other_threads_leave_the_hook_alone():
     thread.start()
     thread.join()
     assert found == [hook]
+
+
+def cut_off():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise NameError("name '_part' is not defined") from None
+
+
+def test_an_error_that_follows_from_an_interrupt_is_one():
+    """As an import that is cut off fails in its own words."""
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt) as caught, Progress(False):
+        cut_off()
+    assert isinstance(caught.value.__cause__, NameError) and signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(NameError), Progress(False):
+        raise NameError("name '_part' is not defined")

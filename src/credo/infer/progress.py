@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import ClassVar
 
 from credo.interrupts import kept_interrupts
@@ -48,8 +49,15 @@ class Progress(AbstractContextManager[Show]):
             self._timer.start()
         return self._say
 
-    def __exit__(self, *_: object) -> None:
-        self._interrupts.__exit__(None, None, None)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._interrupts.__exit__(kind, error, trace)
+        finally:
+            self._hush()
+
+    def _hush(self) -> None:
         if not self._speaks:
             return
         if self._timer is not None:

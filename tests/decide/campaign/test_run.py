@@ -196,13 +196,20 @@ def test_a_command_that_takes_too_long_or_prints_nothing(space):
 
 
 def test_ctrl_c_stops_commands(tmp_path):
-    campaign = Campaign(Space({"x": Real(0, 1)}))
-    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
+    campaign, began = Campaign(Space({"x": Real(0, 1)})), tmp_path / "began"
+
+    def press():
+        while not began.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=press, daemon=True)
+    code = f"import pathlib, time; pathlib.Path({str(began)!r}).touch(); time.sleep(60)"
+    thread.start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        campaign.run(f"{sys.executable} -c 'import time; time.sleep(60)' {{x}}", 1, progress=False)
-    timer.join()
+        campaign.run(f'{sys.executable} -c "{code}" {{x}}', 1, progress=False)
+    thread.join()
     assert time.monotonic() - started < 30
     assert campaign.trials[0].state == "abandoned"
 
