@@ -8,7 +8,7 @@ from credo.core import params
 from credo.errors import DataError
 from credo.kernels import RBF, Exponential, Linear, Matern52
 from credo.models.gp import GP, Fourier
-from credo.models.gp.large.fourier import FourierFeatures, Grid, Sums
+from credo.models.gp.large.fourier import FourierFeatures, Grid, wave_sums
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(60, 2))
@@ -21,7 +21,7 @@ GP0 = GP(RBF([1.2, 2.0], 1.5), 0.3, 0.04)
 def test_sums_are_those_over_the_rows(d):
     grid = Grid(np.full(d, 0.3), np.linspace(0.5, 0.9, d), (3, 2, 2)[:d])
     x, u, r = RNG.normal(size=(20, d)), RNG.uniform(size=20), RNG.normal(size=20)
-    sums = Sums.of(grid, x, u, r)
+    sums = wave_sums(grid, x, u, r)
     waves = FourierFeatures(grid, np.ones(int(np.prod([2 * m + 1 for m in grid.m])))).at(x)
     np.testing.assert_allclose(sums.gram, waves.T @ (u[:, None] * waves), atol=1e-12)
     np.testing.assert_allclose(sums.cross, waves.T @ (u * r), atol=1e-12)
