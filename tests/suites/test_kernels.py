@@ -159,6 +159,25 @@ def test_gradients_are_those_of_finite_differences(name):
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7 * max(1.0, np.abs(want).max()))
 
 
+@pytest.mark.parametrize("kernel", [Exponential([0.7, 1.1]), Matern([0.7, 1.1], smoothness=0.5)])
+def test_a_row_is_at_no_distance_of_itself_in_compiled_programs(kernel):
+    """XLA rounds x/ℓ - x/ℓ once, to 1e-17: beside it the slope of a rough kernel is 1e17."""
+
+    @jax.jit
+    def slopes_of_diagonal(length, x):
+        def gram(length):
+            return eqx.tree_at(lambda k: k.lengthscale, kernel, length).gram(x, x)
+
+        return jax.vjp(gram, length)[1](jnp.eye(len(x)))[0]
+
+    for n in (5, 50):
+        x = np.random.default_rng(n).normal(size=(n, 2))
+        np.testing.assert_allclose(slopes_of_diagonal(kernel.lengthscale, x), 0.0, atol=1e-12)
+    one = eqx.tree_at(lambda k: k.lengthscale, kernel, kernel.lengthscale[:1])
+    kernel, x = one, np.random.default_rng(0).normal(size=(5, 1))
+    np.testing.assert_allclose(slopes_of_diagonal(kernel.lengthscale, x), 0.0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", [*ODD])
 def test_a_factor_multiplies(name):
     kernel = ODD[name]

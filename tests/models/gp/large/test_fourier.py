@@ -54,8 +54,10 @@ def test_an_input_that_does_not_matter_takes_few_frequencies():
     np.testing.assert_allclose(level.predict(QUERIES).mean, 3.0, atol=1e-6)
 
 
-def test_the_gradient_is_that_of_the_evidence():
-    belief, rows = Fourier(1e-3).adapt(*GP(RBF([1.2, 2.0], 1.5), noise=0.04).prepare(X, Y))
+@pytest.mark.parametrize("errors", [None, np.linspace(0.1, 0.3, 60)])
+def test_the_gradient_is_that_of_the_evidence(errors):
+    options = {"weights": np.linspace(0.5, 2.0, 60), "errors": errors}
+    belief, rows = Fourier(1e-3).adapt(*GP(RBF([1.2, 2.0], 1.5), noise=0.04).prepare(X, Y, **options))
     belief = belief.placed(rows)
     slots, priors = params.layout(belief), belief.default_priors(rows)
     objective = belief.objective(slots, rows, priors)
@@ -79,5 +81,7 @@ def test_what_it_cannot_do_is_said():
         GP(RBF()).condition(np.zeros((3, 4)), np.zeros(3), using=Fourier())
     with pytest.raises(DataError, match="more than 1500 frequencies"):
         GP(Exponential(0.1)).condition(X, Y, using=Fourier())
+    with pytest.raises(DataError, match="spectral density is known, and that of .* is not; use Neighbours"):
+        GP(RBF(1.0, 1.0) * Matern52(2.0)).condition(X, Y, using=Fourier())
     with pytest.raises(DataError, match="farther out than the waves reach"):
         GP(Matern52(2.0)).condition(X, Y, using=Fourier(1e-2)).predict([[500.0, 0.0]])

@@ -58,23 +58,11 @@ class LargeGP(PredictsOutcomes):
         self.kernel, self.mean, self.noise, self.inputs = gp.kernel, gp.mean, gp.noise, gp.inputs
         self.method, self.seen, self.solved = method, None, None
 
-    def as_gp(self) -> GP:
-        """The same prior as a `GP`, which has seen nothing."""
-        return changed(GP(self.kernel, self.mean, self.noise), inputs=self.inputs)
-
     def like(self: L, gp: GP) -> L:
         """The same approximation of another prior."""
         return changed(self, kernel=gp.kernel, mean=gp.mean, noise=gp.noise, inputs=gp.inputs)
 
     # -- data ------------------------------------------------------------------------------------------------
-
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None, errors: Any = None) -> Rows:
-        """X and y, checked; rows whose y is NaN are left out.
-
-        A row's noise variance is the model's divided by its weight; `noise` gives it outright. Standard `errors` of
-        rows are known beside that noise.
-        """
-        return self._read(data, weights, noise, errors)
 
     def prepare(self: L, *data: Any, **options: Any) -> tuple[L, Rows]:
         """Starting values in the units of the data where nothing was seen, and all rows, seen and new."""

@@ -241,7 +241,13 @@ def reach_of(kernel: Kernel, span: Float[np.ndarray, " d"], method: "Fourier") -
 def captures(grid: Grid, kernel: Kernel, method: "Fourier") -> bool:
     """Whether the grid has the variance of the kernel, but for the tolerance."""
     mass = float(np.asarray(kernel.variance_at(np.zeros((1, len(grid.m)))))[0])
-    found = np.asarray(by_bucket(_weights_compiled, grid.frequencies, kernel, grid.step))
+    try:
+        found = np.asarray(by_bucket(_weights_compiled, grid.frequencies, kernel, grid.step))
+    except DataError as error:
+        raise DataError(
+            f"Fourier takes a kernel whose spectral density is known, and that of {kernel.formula()} is not; use "
+            "Neighbours or Inducing"
+        ) from error
     return bool(abs(found[0] + 2 * found[1:].sum() - mass) <= method.tolerance * mass)
 
 

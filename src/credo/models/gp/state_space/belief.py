@@ -120,10 +120,6 @@ class StateSpaceGP(PredictsOutcomes, LeavesOneOut, DrawsFunctions):
         whole = passes.log_evidence(ready.prior, in_order(ready.with_seen(statistics)), ready.harmonics)
         return whole if ready.seen is None else whole - passes.log_evidence(ready.prior, ready.seen, ready.harmonics)
 
-    def as_gp(self) -> GP:
-        """The same prior as a `GP`, which has seen nothing."""
-        return GP(self.kernel, self.mean, self.noise)
-
     # -- predictions -----------------------------------------------------------------------------------------
 
     def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
