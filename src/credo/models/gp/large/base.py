@@ -96,6 +96,10 @@ class LargeGP(PredictsOutcomes):
 class WeightSpaceGP(LargeGP, HasCovariance, DrawsFunctions, PredictsJointly):
     """A member of finitely many weights, which knows how all queries covary."""
 
+    def __init__(self, gp: GP, method: Any):
+        """The prior of a `GP`."""
+        super().__init__(gp, method)
+
     def covariance(self, x: object, z: object = None) -> Float[Array, "m q"]:
         """The covariance of the function between two sets of queries, as it is believed now."""
         rows, columns = (self.queries(v) for v in (x, x if z is None else z))

@@ -139,11 +139,11 @@ class FourierGP(OfKernelNumbers, LowRankGP):
         sums = self.sums(x, 1.0 / noise, np.asarray(exact.residual(self.prior, rows))[: rows.n])
         return weighted(sums, np.asarray(frame.roots)).of_rows(rows.n, np.log(noise).sum())
 
-    def sums(self, x: Float[Array, "n d"], u: Float[Array, " n"], r: Float[Array, " n"]) -> Moments:
+    def sums(self, x: Any, u: Any, r: Any) -> Moments:
         """The sums of waves without their weights."""
         return wave_sums(self.grid, x, u, r)
 
-    def check_inside(self, x: Float[np.ndarray, "n d"]) -> None:
+    def check_inside(self, x: Any) -> None:
         """`DataError` where rows are so far out that the features repeat."""
         period = 2 * np.pi / np.asarray(self.grid.step)
         if np.any(np.abs(x - self.grid.center) > 0.5 * period):

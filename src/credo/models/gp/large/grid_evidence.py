@@ -61,7 +61,11 @@ def dense_slopes(lattice: Lattice, table: np.ndarray, look: Look) -> tuple[float
     slope = 0.5 * (np.outer(beta, beta) - gram + gram @ covariance @ gram)
     told = float((lattice.banded(covariance) * look.by.gram).sum())
     value = float(log_evidence(look.now, dense.mean, dense.log_determinant))
-    return value, lattice.pull_matrix(slope), told + look.squared_errors(u, lattice.multiply(look.by.gram)(u))
+    return (
+        value,
+        lattice.pull_matrix(slope),
+        told + look.squared_errors(u, lattice.multiply(np.asarray(look.by.gram))(u)),
+    )
 
 
 def iterative_slopes(
@@ -69,10 +73,12 @@ def iterative_slopes(
 ) -> tuple[float, np.ndarray, float]:
     """The same by conjugate gradients and Lanczos' quadrature."""
     now, kernel, w = look.now, lattice.convolve(table), lattice.sparse(look.x)
-    beta = conjugate_gradients(kernel, lattice.multiply(now.gram), np.asarray(now.cross)[:, None], tolerance)
+    beta = conjugate_gradients(
+        kernel, lattice.multiply(np.asarray(now.gram)), np.asarray(now.cross)[:, None], tolerance
+    )
     u, root = kernel(beta)[:, 0], 1.0 / np.sqrt(look.d)
     slope, determinant = 0.5 * lattice.pull_products(beta, np.ones(1)), 0.0
-    told = look.squared_errors(u, lattice.multiply(look.by.gram)(u))
+    told = look.squared_errors(u, lattice.multiply(np.asarray(look.by.gram))(u))
 
     def times(v: np.ndarray) -> np.ndarray:
         return root * (w @ kernel(w.T @ (root * v)))

@@ -20,6 +20,7 @@ from credo.core import params
 from credo.core.arrays import Array, is_traced
 from credo.core.errors import NotPositiveDefinite
 from credo.models.gp import exact
+from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.large.base import WeightSpaceGP
 from credo.models.gp.large.low_rank import Moments
@@ -27,6 +28,10 @@ from credo.models.gp.large.low_rank import Moments
 
 class OfKernelNumbers(WeightSpaceGP):
     """A member whose posterior depends on its kernel through a vector, and on rows through sums."""
+
+    def __init__(self, gp: GP, method: Any):
+        """The prior of a `GP`."""
+        super().__init__(gp, method)
 
     @abstractmethod
     def kernel_numbers(self) -> Float[Array, " t"]:
@@ -38,11 +43,11 @@ class OfKernelNumbers(WeightSpaceGP):
         return self.kernel_numbers() if traced else np.asarray(_known_numbers(self.unconditioned()))
 
     @abstractmethod
-    def check_inside(self, x: Float[Array, "n d"]) -> None:
+    def check_inside(self, x: Any) -> None:
         """`DataError` where rows are where the member cannot see them."""
 
     @abstractmethod
-    def sums(self, x: Float[Array, "n d"], u: Float[Array, " n"], r: Float[Array, " n"]) -> Moments:
+    def sums(self, x: Any, u: Any, r: Any) -> Moments:
         """Σ u aaᵀ, Σ u ar and Σ ur² of waves or weights of nodes that do not change with the kernel."""
 
     @abstractmethod
@@ -53,7 +58,7 @@ class OfKernelNumbers(WeightSpaceGP):
     def placed(self, rows: Rows) -> Any:
         """With its waves or nodes chosen, where they are chosen from the rows."""
 
-    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> "SumsObjective | None":  # type: ignore[override]
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> Any:
         """The evidence with its gradient, from sums over the rows."""
         own = self.placed(statistics)
         return None if is_traced(self, statistics) else SumsObjective(own, slots, statistics, priors)

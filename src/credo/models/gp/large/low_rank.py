@@ -38,6 +38,7 @@ from credo.core.padding import bucket, pad_rows
 from credo.core.pytrees import changed
 from credo.models.gp import exact
 from credo.models.gp.base import FunctionValues
+from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.large.base import WeightSpaceGP, in_chunks, joined
 
@@ -88,6 +89,10 @@ class LowRankGP(WeightSpaceGP):
 
     The features are the prior, k = q, unless a member says what is left over.
     """
+
+    def __init__(self, gp: GP, method: Any):
+        """The prior of a `GP`."""
+        super().__init__(gp, method)
 
     @property
     def leftover(self) -> str:
@@ -190,7 +195,7 @@ class LowRankGP(WeightSpaceGP):
 
     # -- learning --------------------------------------------------------------------------------------------
 
-    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> "LowRankObjective | None":  # type: ignore[override]
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> Any:
         """The evidence with its gradient, in O(p²) memory."""
         if is_traced(self, statistics):
             return None

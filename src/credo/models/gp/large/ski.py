@@ -100,7 +100,7 @@ class SKIGP(OfKernelNumbers):
             self.check_inside(rows)
         return rows
 
-    def check_inside(self, x: Float[Array, "n d"]) -> None:
+    def check_inside(self, x: Any) -> None:
         """`DataError` where rows are outside the grid."""
         if is_traced(self, x):
             return
@@ -142,7 +142,7 @@ class SKIGP(OfKernelNumbers):
         sums = self.sums(rows.x, real / d, exact.residual(self.prior, rows))
         return sums.of_rows(real.sum(), namespace(d).log(d).sum())
 
-    def sums(self, x: Float[Array, "n d"], u: Float[Array, " n"], r: Float[Array, " n"]) -> Moments:
+    def sums(self, x: Any, u: Any, r: Any) -> Moments:
         """The sums of weights of interpolation."""
         zero = 0.0 * u.sum()
         return Moments(self.lattice.bands(x, u), self.lattice.spread(x, u * r), (u * r * r).sum(), zero, zero, zero)
@@ -189,8 +189,8 @@ class SKIGP(OfKernelNumbers):
             values = [log_evidence(m, p.mean, p.log_determinant) for m, p in zip(stages, dense, strict=True)]
         else:
             rows = [statistics] if own.seen is None else [own.seen, own.with_seen(statistics)]
-            looks = (SumsObjective(own, (), each, {}).look(table, float(own.noise_variance())) for each in rows)
-            values = [np.asarray(look[0]) for look in looks]
+            about = np.asarray(table), float(own.noise_variance())
+            values = [np.asarray(SumsObjective(own, (), each, {}).look(*about)[0]) for each in rows]
         return values[-1] - values[0] if len(values) > 1 else values[0]
 
     # -- predictions -----------------------------------------------------------------------------------------
