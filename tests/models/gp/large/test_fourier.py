@@ -76,6 +76,14 @@ def test_it_learns_what_exact_learning_does():
     np.testing.assert_allclose(report.belief.predict(QUERIES).mean, exact.predict(QUERIES).mean, atol=0.03)
 
 
+@pytest.mark.parametrize("lengthscale", [1e-3, 1e3])
+def test_a_start_that_is_far_off_is_left(lengthscale):
+    x = RNG.uniform(size=(400, 2))
+    y = np.sin(5 * x[:, 0]) + 0.2 * RNG.normal(size=400)
+    report = credo.fit(GP(RBF(lengthscale, 1.0), noise=0.1), x, y, using=Fourier(1e-3), report=True)
+    assert report.status == "converged" and 0.2 < float(report.belief.kernel.lengthscale) < 1.0
+
+
 def test_what_it_cannot_do_is_said():
     with pytest.raises(DataError, match="up to 3 inputs"):
         GP(RBF()).condition(np.zeros((3, 4)), np.zeros(3), using=Fourier())

@@ -39,6 +39,8 @@ FIRST_ROWS = 256
 BELOW, ABOVE = 4.0, 1.5
 """How far that may be from the typical: few rows take a column that matters a little for one that does not matter, and
 from an endless lengthscale no climb comes back."""
+WORTH = 0.25
+"""Nats a row by which they are more likely without that bound: then the numbers that were given are what is wrong."""
 
 
 class LargeGP(PredictsOutcomes):
@@ -134,10 +136,12 @@ class LargeMethod(Solver, Learner):
         """The belief with the hyperparameters of a few random rows, conditioned exactly."""
         if rows.n <= FIRST_ROWS:
             return belief
-        found = Staged(starts=2).learn(belief.as_gp(), rows.at_most(FIRST_ROWS, seed), fixed, priors, seed)
-        slots = params.layout(belief, fixed)
-        typical, near = (np.asarray(params.to_vector(b, slots)) for b in (belief, found.belief))
-        return params.from_vector(belief, slots, np.clip(near, typical - BELOW, typical + ABOVE))
+        few, slots = rows.at_most(FIRST_ROWS, seed), params.layout(belief, fixed)
+        found = Staged(starts=2).learn(belief.as_gp(), few, fixed, priors, seed).belief
+        typical, near = (np.asarray(params.to_vector(b, slots)) for b in (belief, found))
+        held = params.from_vector(belief, slots, np.clip(near, typical - BELOW, typical + ABOVE))
+        lost = float(found.evidence_of(few)) - float(held.as_gp().evidence_of(few))
+        return held if lost < WORTH * few.n else params.from_vector(belief, slots, near)
 
     def climb(self, belief: Any, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int, **ends: Any) -> Learned:
         """The belief at the maximum of its evidence that is uphill from where it is."""
