@@ -159,6 +159,20 @@ def test_gradients_are_those_of_finite_differences(name):
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-7 * max(1.0, np.abs(want).max()))
 
 
+@pytest.mark.parametrize(("n", "d"), [(5, 1), (50, 2)])
+@pytest.mark.parametrize("kernel", [Exponential, lambda length: Matern(length, smoothness=0.5)])
+def test_a_row_is_at_no_distance_of_itself_in_compiled_programs(kernel, n, d):
+    """XLA rounds x/ℓ - x/ℓ once, to 1e-17: beside it the slope of a rough kernel is 1e17."""
+
+    @jax.jit
+    def slopes(length, x, weight):
+        return jax.vjp(lambda length: kernel(length).gram(x, x), length)[1](weight)[0]
+
+    rng = np.random.default_rng(n)
+    length, x = rng.uniform(0.5, 2.0, size=d), rng.normal(size=(n, d))
+    np.testing.assert_allclose(slopes(jnp.asarray(length), x, np.eye(n)), 0.0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", [*ODD])
 def test_a_factor_multiplies(name):
     kernel = ODD[name]

@@ -325,3 +325,12 @@ def test_functions_have_the_law_of_the_posterior():
     assert np.all(np.abs(draws.mean(0) - p.mean) < 4.5 * draws.std(0, ddof=1) / np.sqrt(300))
     np.testing.assert_allclose(draws.var(0), p.epistemic, rtol=0.4)
     np.testing.assert_allclose(drawn(at[:2]), draws[:, :2])
+
+
+def test_more_rows_may_have_standard_errors():
+    rng = np.random.default_rng(0)
+    x, errors = rng.uniform(size=(30, 1)), rng.uniform(0.1, 0.3, 30)
+    gp, y = GP(Matern32(0.3, 1.0), 0.0, 0.01), np.sin(6 * x[:, 0])
+    first = gp.condition(x[:20], y[:20], errors=errors[:20], using=StateSpace())
+    after = first.condition(x[20:], y[20:], errors=errors[20:])
+    np.testing.assert_allclose(after.predict(x).mean, gp.condition(x, y, errors=errors).predict(x).mean, atol=1e-10)

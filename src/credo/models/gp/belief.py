@@ -36,6 +36,18 @@ class PredictsOutcomes(GaussianProcess):
 
     takes_noise: ClassVar[bool] = True
 
+    def as_gp(self) -> "GP":
+        """The same prior as a `GP`, which has seen nothing."""
+        return changed(GP(self.kernel, self.mean, self.noise), inputs=self.inputs)
+
+    def statistics(self, *data: Any, weights: Any = None, noise: Any = None, errors: Any = None) -> Rows:
+        """X and y, checked; rows whose y is NaN are left out.
+
+        A row's noise variance is the model's divided by its weight; `noise` gives it outright. Standard `errors` of
+        rows are known beside that noise.
+        """
+        return self._read(data, weights, noise, errors)
+
     def predict(self, x: object, *, joint: bool = False, noise: Any = None) -> Normal:
         """p(y* | x*, data), Normal: the noise is aleatoric, the function epistemic.
 
@@ -84,14 +96,6 @@ class GP(PredictsOutcomes, HasCovariance, LeavesOneOut, DrawsFunctions, Predicts
         self.seen = self.solved = self.inputs = None
 
     # -- data ------------------------------------------------------------------------------------------------
-
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None, errors: Any = None) -> Rows:
-        """X and y, checked; rows whose y is NaN are left out.
-
-        A row's noise variance is the model's divided by its weight; `noise` gives it outright. Standard `errors` of
-        rows are known beside that noise.
-        """
-        return self._read(data, weights, noise, errors)
 
     def prepare(self, *data: Any, **options: Any) -> tuple["GP", Rows]:
         """Starting values in the units of the data, and the rows: those seen before and the new ones."""

@@ -8,7 +8,7 @@ from credo.core import params
 from credo.errors import DataError
 from credo.kernels import RBF, Exponential, Linear, Matern52
 from credo.models.gp import GP, Fourier
-from credo.models.gp.large.fourier import FourierFeatures, Grid, Sums
+from credo.models.gp.large.fourier import FourierFeatures, Grid, wave_sums
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(60, 2))
@@ -21,7 +21,7 @@ GP0 = GP(RBF([1.2, 2.0], 1.5), 0.3, 0.04)
 def test_sums_are_those_over_the_rows(d):
     grid = Grid(np.full(d, 0.3), np.linspace(0.5, 0.9, d), (3, 2, 2)[:d])
     x, u, r = RNG.normal(size=(20, d)), RNG.uniform(size=20), RNG.normal(size=20)
-    sums = Sums.of(grid, x, u, r)
+    sums = wave_sums(grid, x, u, r)
     waves = FourierFeatures(grid, np.ones(int(np.prod([2 * m + 1 for m in grid.m])))).at(x)
     np.testing.assert_allclose(sums.gram, waves.T @ (u[:, None] * waves), atol=1e-12)
     np.testing.assert_allclose(sums.cross, waves.T @ (u * r), atol=1e-12)
@@ -54,8 +54,10 @@ def test_an_input_that_does_not_matter_takes_few_frequencies():
     np.testing.assert_allclose(level.predict(QUERIES).mean, 3.0, atol=1e-6)
 
 
-def test_the_gradient_is_that_of_the_evidence():
-    belief, rows = Fourier(1e-3).adapt(*GP(RBF([1.2, 2.0], 1.5), noise=0.04).prepare(X, Y))
+@pytest.mark.parametrize("errors", [None, np.linspace(0.1, 0.3, 60)])
+def test_the_gradient_is_that_of_the_evidence(errors):
+    options = {"weights": np.linspace(0.5, 2.0, 60), "errors": errors}
+    belief, rows = Fourier(1e-3).adapt(*GP(RBF([1.2, 2.0], 1.5), noise=0.04).prepare(X, Y, **options))
     belief = belief.placed(rows)
     slots, priors = params.layout(belief), belief.default_priors(rows)
     objective = belief.objective(slots, rows, priors)
@@ -74,10 +76,20 @@ def test_it_learns_what_exact_learning_does():
     np.testing.assert_allclose(report.belief.predict(QUERIES).mean, exact.predict(QUERIES).mean, atol=0.03)
 
 
+@pytest.mark.parametrize("lengthscale", [1e-3, 1e3])
+def test_a_start_that_is_far_off_is_left(lengthscale):
+    x = RNG.uniform(size=(400, 2))
+    y = np.sin(5 * x[:, 0]) + 0.2 * RNG.normal(size=400)
+    report = credo.fit(GP(RBF(lengthscale, 1.0), noise=0.1), x, y, using=Fourier(1e-3), report=True)
+    assert report.status == "converged" and 0.2 < float(report.belief.kernel.lengthscale) < 1.0
+
+
 def test_what_it_cannot_do_is_said():
     with pytest.raises(DataError, match="up to 3 inputs"):
         GP(RBF()).condition(np.zeros((3, 4)), np.zeros(3), using=Fourier())
     with pytest.raises(DataError, match="more than 1500 frequencies"):
         GP(Exponential(0.1)).condition(X, Y, using=Fourier())
+    with pytest.raises(DataError, match="spectral density is known, and that of .* is not; use Neighbours"):
+        GP(RBF(1.0, 1.0) * Matern52(2.0)).condition(X, Y, using=Fourier())
     with pytest.raises(DataError, match="farther out than the waves reach"):
         GP(Matern52(2.0)).condition(X, Y, using=Fourier(1e-2)).predict([[500.0, 0.0]])

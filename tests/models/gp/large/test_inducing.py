@@ -8,7 +8,7 @@ import pytest
 import credo
 from credo.core import params
 from credo.errors import DataError
-from credo.kernels import RBF, Matern52
+from credo.kernels import RBF, Exponential, Matern52
 from credo.models.gp import GP, Inducing, InducingGP
 from credo.models.gp.large.inducing import MovingInducingGP
 
@@ -60,12 +60,12 @@ def test_it_is_the_dense_formula(kind):
     np.testing.assert_allclose(belief.log_evidence(X, Y, weights=1 / SCALE), evidence, rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_is_that_of_the_evidence(kind, monkeypatch):
+@pytest.mark.parametrize(("kind", "family"), [*((kind, RBF) for kind in KINDS), ("sor", Exponential)])
+def test_the_gradient_is_that_of_the_evidence(kind, family, monkeypatch):
     import credo.models.gp.large.base as base
 
     monkeypatch.setattr(base, "CHUNK", 9 * 16)  # in chunks of 16 rows
-    gp = GP(RBF([0.8, 1.5], 1.3), noise=0.07)
+    gp = GP(family([0.8, 1.5], 1.3), noise=0.07)
     belief, rows = InducingGP(gp, Inducing(9, kind), X[:9]).prepare(X, Y, weights=1 / SCALE)
     slots, priors = params.layout(belief), belief.default_priors(rows)
     objective = belief.objective(slots, rows, priors)

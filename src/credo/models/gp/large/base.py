@@ -39,6 +39,8 @@ FIRST_ROWS = 256
 BELOW, ABOVE = 4.0, 1.5
 """How far that may be from the typical: few rows take a column that matters a little for one that does not matter, and
 from an endless lengthscale no climb comes back."""
+WORTH = 0.25
+"""Nats a row by which they are more likely without that bound: then the numbers that were given are what is wrong."""
 
 
 class LargeGP(PredictsOutcomes):
@@ -58,23 +60,11 @@ class LargeGP(PredictsOutcomes):
         self.kernel, self.mean, self.noise, self.inputs = gp.kernel, gp.mean, gp.noise, gp.inputs
         self.method, self.seen, self.solved = method, None, None
 
-    def as_gp(self) -> GP:
-        """The same prior as a `GP`, which has seen nothing."""
-        return changed(GP(self.kernel, self.mean, self.noise), inputs=self.inputs)
-
     def like(self: L, gp: GP) -> L:
         """The same approximation of another prior."""
         return changed(self, kernel=gp.kernel, mean=gp.mean, noise=gp.noise, inputs=gp.inputs)
 
     # -- data ------------------------------------------------------------------------------------------------
-
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None, errors: Any = None) -> Rows:
-        """X and y, checked; rows whose y is NaN are left out.
-
-        A row's noise variance is the model's divided by its weight; `noise` gives it outright. Standard `errors` of
-        rows are known beside that noise.
-        """
-        return self._read(data, weights, noise, errors)
 
     def prepare(self: L, *data: Any, **options: Any) -> tuple[L, Rows]:
         """Starting values in the units of the data where nothing was seen, and all rows, seen and new."""
@@ -146,10 +136,12 @@ class LargeMethod(Solver, Learner):
         """The belief with the hyperparameters of a few random rows, conditioned exactly."""
         if rows.n <= FIRST_ROWS:
             return belief
-        found = Staged(starts=2).learn(belief.as_gp(), rows.at_most(FIRST_ROWS, seed), fixed, priors, seed)
-        slots = params.layout(belief, fixed)
-        typical, near = (np.asarray(params.to_vector(b, slots)) for b in (belief, found.belief))
-        return params.from_vector(belief, slots, np.clip(near, typical - BELOW, typical + ABOVE))
+        few, slots = rows.at_most(FIRST_ROWS, seed), params.layout(belief, fixed)
+        found = Staged(starts=2).learn(belief.as_gp(), few, fixed, priors, seed).belief
+        typical, near = (np.asarray(params.to_vector(b, slots)) for b in (belief, found))
+        held = params.from_vector(belief, slots, np.clip(near, typical - BELOW, typical + ABOVE))
+        lost = float(found.evidence_of(few)) - float(held.as_gp().evidence_of(few))
+        return held if lost < WORTH * few.n else params.from_vector(belief, slots, near)
 
     def climb(self, belief: Any, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int, **ends: Any) -> Learned:
         """The belief at the maximum of its evidence that is uphill from where it is."""

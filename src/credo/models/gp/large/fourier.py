@@ -22,10 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Complex, Float
 
-from credo.core import params
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.checks import check_count
-from credo.core.errors import DataError, NotPositiveDefinite
+from credo.core.errors import DataError
 from credo.core.linalg import inverse
 from credo.core.padding import by_bucket
 from credo.core.pytrees import changed
@@ -38,7 +37,7 @@ from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.evidence import Priors
 from credo.models.gp.large.base import LargeMethod, in_chunks
-from credo.models.gp.large.kernel_numbers import OfKernelNumbers, known_numbers, numbers_of, pull_numbers
+from credo.models.gp.large.kernel_numbers import Look, OfKernelNumbers
 from credo.models.gp.large.low_rank import LowRankGP, Moments, log_evidence, weights_of
 
 COLUMNS = 3
@@ -90,7 +89,7 @@ class FourierFeatures(NamedTuple):
         return self(x)
 
 
-class FourierGP(LowRankGP, OfKernelNumbers):
+class FourierGP(OfKernelNumbers, LowRankGP):
     """A Gaussian process of a stationary kernel whose features are cosines and sines of equispaced frequencies."""
 
     grid: Any = None
@@ -120,10 +119,7 @@ class FourierGP(LowRankGP, OfKernelNumbers):
 
     def frame(self) -> FourierFeatures:
         """The features with the weights that the kernel has now."""
-        traced = is_traced(self.kernel, self.mean)
-        return FourierFeatures(
-            self.grid, self.kernel_numbers() if traced else np.asarray(known_numbers(self.unconditioned()))
-        )
+        return FourierFeatures(self.grid, self.numbers_now())
 
     def placed(self, rows: Rows) -> "FourierGP":
         """With a grid for the box of the rows, where it has none."""
@@ -140,10 +136,14 @@ class FourierGP(LowRankGP, OfKernelNumbers):
         x, _, scale, extra = rows.cut()
         noise = float(self.noise_variance()) * scale + extra
         self.check_inside(x)
-        sums = Sums.of(self.grid, x, 1.0 / noise, np.asarray(exact.residual(self.prior, rows)))
-        return sums.moments(np.asarray(frame.roots), 1.0, float(np.log(noise).sum()))
+        sums = self.sums(x, 1.0 / noise, np.asarray(exact.residual(self.prior, rows))[: rows.n])
+        return weighted(sums, np.asarray(frame.roots)).of_rows(rows.n, np.log(noise).sum())
 
-    def check_inside(self, x: Float[np.ndarray, "n d"]) -> None:
+    def sums(self, x: Any, u: Any, r: Any) -> Moments:
+        """The sums of waves without their weights."""
+        return wave_sums(self.grid, x, u, r)
+
+    def check_inside(self, x: Any) -> None:
         """`DataError` where rows are so far out that the features repeat."""
         period = 2 * np.pi / np.asarray(self.grid.step)
         if np.any(np.abs(x - self.grid.center) > 0.5 * period):
@@ -159,19 +159,14 @@ class FourierGP(LowRankGP, OfKernelNumbers):
             self.check_inside(np.asarray(rows))
         return rows
 
-    # -- learning --------------------------------------------------------------------------------------------
-
-    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> Any:
-        """The evidence with its gradient, from sums that are computed once."""
-        if is_traced(self, statistics):
-            return None
-        if np.any(statistics.cut()[3]):
-            return super().objective(slots, statistics, priors)
-        return FourierObjective(self.placed(statistics), slots, statistics, priors)
-
-    def table(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
-        """The features."""
-        return FourierFeatures(self.grid, self.kernel_numbers()).at(x)
+    def evidence_and_slopes(self, numbers: Float[np.ndarray, " t"], look: Look) -> tuple[float, np.ndarray, float]:
+        """In O(M³)."""
+        weights = weights_of(weighted(look.now, numbers))
+        mean, precise = np.asarray(weights.mean), np.asarray(inverse(np.asarray(weights.root)))
+        by_gram, u = -0.5 * (precise + np.outer(mean, mean)), numbers * mean
+        by_roots = 2.0 * (by_gram * look.now.gram) @ numbers + mean * look.now.cross
+        told = numbers @ (precise * look.by.gram) @ numbers + look.squared_errors(u, look.by.gram @ u)
+        return float(log_evidence(weights)), by_roots, float(told)
 
 
 def _weights(frequencies: Float[Array, "q d"], kernel: Kernel, step: Float[Array, " d"]) -> Float[Array, " q"]:
@@ -182,36 +177,26 @@ def _weights(frequencies: Float[Array, "q d"], kernel: Kernel, step: Float[Array
 _weights_compiled = eqx.filter_jit(_weights)
 
 
-class Sums(NamedTuple):
-    """Σ uφφᵀ, Σ uφr and Σ ur² of features without their weights."""
+def wave_sums(grid: Grid, x: Float[np.ndarray, "n d"], u: np.ndarray, r: np.ndarray) -> Moments:
+    """Σ uφφᵀ, Σ uφr and Σ ur² of waves without their weights, cos a cos b = ½(cos(a - b) + cos(a + b)) and so on."""
+    wide = exponential_sums(grid, x, u, 2)
+    near = exponential_sums(grid, x, u * r, 1)
+    j = grid.index
 
-    gram: Float[np.ndarray, "p p"]
-    cross: Float[np.ndarray, " p"]
-    squares: float
-    n: int
+    def at(table: np.ndarray, index: np.ndarray) -> np.ndarray:
+        return table[tuple(index[..., k] + table.shape[k] // 2 for k in range(len(grid.m)))]
 
-    @classmethod
-    def of(cls, grid: Grid, x: np.ndarray, u: np.ndarray, r: np.ndarray) -> "Sums":
-        """From products cos a cos b = ½(cos(a - b) + cos(a + b)), and so on."""
-        wide = exponential_sums(grid, x, u, 2)
-        near = exponential_sums(grid, x, u * r, 1)
-        j = grid.index
+    apart, together = at(wide, j[:, None] - j[None, :]), at(wide, j[:, None] + j[None, :])
+    cosines, sines = 0.5 * (apart + together).real, 0.5 * (apart - together).real
+    mixed = 0.5 * (together - apart).imag
+    gram = np.block([[cosines, mixed[:, 1:]], [mixed[:, 1:].T, sines[1:, 1:]]])
+    told, zero = at(near, j), np.zeros(())
+    return Moments(gram, np.concatenate([told.real, told.imag[1:]]), np.asarray((u * r * r).sum()), zero, zero, zero)
 
-        def at(table: np.ndarray, index: np.ndarray) -> np.ndarray:
-            return table[tuple(index[..., k] + table.shape[k] // 2 for k in range(len(grid.m)))]
 
-        apart, together = at(wide, j[:, None] - j[None, :]), at(wide, j[:, None] + j[None, :])
-        cosines, sines = 0.5 * (apart + together).real, 0.5 * (apart - together).real
-        mixed = 0.5 * (together - apart).imag
-        gram = np.block([[cosines, mixed[:, 1:]], [mixed[:, 1:].T, sines[1:, 1:]]])
-        told = at(near, j)
-        return cls(gram, np.concatenate([told.real, told.imag[1:]]), float((u * r * r).sum()), len(x))
-
-    def moments(self, roots: np.ndarray, noise: float, log_noise: float) -> Moments:
-        """Of features with these weights, where u is to be divided by `noise`."""
-        gram = self.gram * np.outer(roots, roots) / noise
-        numbers = (self.squares / noise, log_noise, 0.0, float(self.n))
-        return Moments(gram, self.cross * roots / noise, *(np.asarray(v) for v in numbers))
+def weighted(moments: Moments, roots: Float[np.ndarray, " p"]) -> Moments:
+    """Of waves that have these weights."""
+    return changed(moments, gram=moments.gram * np.outer(roots, roots), cross=moments.cross * roots)
 
 
 def exponential_sums(grid: Grid, x: Float[np.ndarray, "n d"], u: np.ndarray, times: int) -> Complex[np.ndarray, "..."]:
@@ -256,7 +241,13 @@ def reach_of(kernel: Kernel, span: Float[np.ndarray, " d"], method: "Fourier") -
 def captures(grid: Grid, kernel: Kernel, method: "Fourier") -> bool:
     """Whether the grid has the variance of the kernel, but for the tolerance."""
     mass = float(np.asarray(kernel.variance_at(np.zeros((1, len(grid.m)))))[0])
-    found = np.asarray(by_bucket(_weights_compiled, grid.frequencies, kernel, grid.step))
+    try:
+        found = np.asarray(by_bucket(_weights_compiled, grid.frequencies, kernel, grid.step))
+    except DataError as error:
+        raise DataError(
+            f"Fourier takes a kernel whose spectral density is known, and that of {kernel.formula()} is not; use "
+            "Neighbours or Inducing"
+        ) from error
     return bool(abs(found[0] + 2 * found[1:].sum() - mass) <= method.tolerance * mass)
 
 
@@ -288,43 +279,6 @@ def choose_grid(kernel: Kernel, x: Float[np.ndarray, "n d"], method: "Fourier") 
         if captures(grid, kernel, method):
             return grid
         bandwidth *= 1.2
-
-
-class FourierObjective:
-    """log p(y | X, θ) + log p(θ) of the unconstrained vector, with its gradient, in O(M³)."""
-
-    def __init__(self, belief: FourierGP, slots: params.Layout, rows: Rows, priors: dict[str, Any]):
-        x, _, scale, _ = rows.cut()
-        self._about = belief.unconditioned(), slots, dict(priors)
-        belief.check_inside(x)
-        self._sums = Sums.of(belief.grid, x, 1.0 / scale, np.asarray(exact.residual(belief.prior, rows)))
-        self._log_scale = float(np.log(scale).sum())
-
-    def value(self, vector: np.ndarray) -> float:
-        """The objective."""
-        return self.value_and_grad(vector)[0]
-
-    def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient; (-inf, 0) where it is not finite."""
-        roots, noise, log_prior = (np.asarray(v) for v in numbers_of(vector, *self._about))
-        none = np.zeros_like(vector)
-        sums, n = self._sums, self._sums.n
-        moments = sums.moments(roots, float(noise), n * float(np.log(noise)) + self._log_scale)
-        try:
-            value = float(log_evidence(moments))
-            weights = weights_of(moments)
-        except NotPositiveDefinite:
-            return -np.inf, none
-        if not np.isfinite(value):
-            return -np.inf, none
-        u = np.asarray(weights.mean)
-        by_gram = -0.5 * (inverse(np.asarray(weights.root)) + np.outer(u, u))
-        by_roots = 2.0 * (by_gram * sums.gram) @ roots / noise + u * sums.cross / noise
-        by_noise = -(np.vdot(by_gram, moments.gram) + u @ moments.cross + 0.5 * (n - moments.squares)) / noise
-        slope = np.asarray(pull_numbers(vector, *self._about, by_roots, np.asarray(by_noise)))
-        if not np.all(np.isfinite(slope)):
-            return -np.inf, none
-        return value + float(log_prior), slope
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,10 @@ class Moments(eqx.Module):
     def __add__(self, other: "Moments") -> "Moments":
         return jax.tree.map(lambda a, b: a + b, self, other)
 
+    def of_rows(self, n: Any, log_noise: Any) -> "Moments":
+        """The same sums of so many rows."""
+        return changed(self, n=np.asarray(n, float) if isinstance(n, int) else n, log_noise=log_noise)
+
 
 class Weights(eqx.Module):
     """The weights after the rows: LLᵀ = B, and B⁻¹c."""
@@ -150,8 +154,8 @@ class LowRankGP(WeightSpaceGP):
         own = self.placed(statistics)
         moments = own.moments(own.frame(), statistics)
         if own.solved is None:
-            return log_evidence(moments)
-        return log_evidence(own.solved.moments + moments) - log_evidence(own.solved.moments)
+            return log_evidence(weights_of(moments))
+        return log_evidence(weights_of(own.solved.moments + moments)) - log_evidence(own.solved)
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -191,19 +195,19 @@ class LowRankGP(WeightSpaceGP):
 
     # -- learning --------------------------------------------------------------------------------------------
 
-    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> "LowRankObjective | None":  # type: ignore[override]
+    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> Any:
         """The evidence with its gradient, in O(p²) memory."""
         if is_traced(self, statistics):
             return None
         return LowRankObjective(self.placed(statistics), slots, statistics, priors)
 
-    def pull_features(self, frame: Any, by_a: Float[np.ndarray, "n p"]) -> np.ndarray:
-        """∂/∂(table of rows) from ∂/∂a, where `table` says what is made of each row: here the features themselves."""
-        return by_a
-
-    @abstractmethod
     def table(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
-        """What features are made of, row by row; traceable."""
+        """What features are made of, row by row, traceable: here the features themselves."""
+        return self.frame().at(x)
+
+    def pull_features(self, frame: Any, by_a: Float[np.ndarray, "n p"]) -> np.ndarray:
+        """∂/∂table from ∂/∂a."""
+        return by_a
 
     def shared(self) -> Float[Array, "p p"]:
         """What features are made of that is the same for all rows; traceable."""
@@ -221,9 +225,9 @@ def weights_of(moments: Moments) -> Weights:
     return demand(weights, factor.ok, exact.NOT_DEFINITE)
 
 
-def log_evidence(moments: Moments) -> Float[Array, ""]:
+def log_evidence(weights: Weights) -> Float[Array, ""]:
     """log p(y), or its bound."""
-    weights = weights_of(moments)
+    moments = weights.moments
     fit = moments.squares - moments.cross @ weights.mean
     determinant = moments.log_noise + log_determinant(weights.root)
     return -0.5 * (moments.n * np.log(2 * np.pi) + determinant + fit + moments.trace)
@@ -265,8 +269,8 @@ class LowRankObjective:
                 total = own if total is None else total + own
                 kept.append(features if self._keep and gradient else None)
             assert total is not None
-            value = float(log_evidence(total))
             weights = weights_of(total)
+            value = float(log_evidence(weights))
         except NotPositiveDefinite:
             return -np.inf, none
         if not np.isfinite(value):

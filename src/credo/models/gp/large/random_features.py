@@ -70,10 +70,6 @@ class RandomFeaturesGP(LowRankGP):
         """Of as many columns as the rows have."""
         return changed(self, columns=rows.x.shape[1])
 
-    def table(self, x: Float[Array, "n d"]) -> Float[Array, "n p"]:
-        """φ(x)."""
-        return self.frame()(x)
-
 
 @dataclass(frozen=True)
 class RandomFeatures(LargeMethod):

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from credo.core import params
 from credo.core.arrays import Array, host, is_traced, namespace
 from credo.core.checks import check_count
 from credo.core.device import usable_memory
@@ -33,9 +32,9 @@ from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows, masked
 from credo.models.gp.evidence import Priors
 from credo.models.gp.large.base import LargeMethod, check_one_of, in_chunks
-from credo.models.gp.large.grid_evidence import SKIObjective, dense_posterior, log_evidence, sums
+from credo.models.gp.large.grid_evidence import dense_posterior, dense_slopes, iterative_slopes, log_evidence
 from credo.models.gp.large.iterative import conjugate_gradients
-from credo.models.gp.large.kernel_numbers import OfKernelNumbers, known_numbers
+from credo.models.gp.large.kernel_numbers import Look, OfKernelNumbers, SumsObjective
 from credo.models.gp.large.lattice import Lattice
 from credo.models.gp.large.low_rank import Moments
 
@@ -101,7 +100,7 @@ class SKIGP(OfKernelNumbers):
             self.check_inside(rows)
         return rows
 
-    def check_inside(self, x: Float[Array, "n d"]) -> None:
+    def check_inside(self, x: Any) -> None:
         """`DataError` where rows are outside the grid."""
         if is_traced(self, x):
             return
@@ -117,11 +116,6 @@ class SKIGP(OfKernelNumbers):
         """The kernel at the differences of nodes; traceable."""
         apart = jnp.asarray(self.lattice.differences)
         return self.prior.kernel.gram(apart, jnp.zeros((1, apart.shape[1])))[:, 0]
-
-    def known_table(self) -> Float[Array, " t"]:
-        """`kernel_numbers`, compiled where the numbers are known."""
-        traced = is_traced(self.kernel, self.mean)
-        return self.kernel_numbers() if traced else np.asarray(known_numbers(self.unconditioned()))
 
     def doubts(self) -> tuple[str, ...]:
         """That the grid is too coarse for the kernel."""
@@ -145,7 +139,13 @@ class SKIGP(OfKernelNumbers):
         self.check_inside(rows.x)
         d = masked(rows.mask, self.noise_variance() * rows.scale + rows.extra, 1.0)
         real = masked(rows.mask, namespace(d).ones(len(d)))
-        return sums(self.lattice, rows.x, real / d, masked(rows.mask, exact.residual(self.prior, rows)), d, real)
+        sums = self.sums(rows.x, real / d, exact.residual(self.prior, rows))
+        return sums.of_rows(real.sum(), namespace(d).log(d).sum())
+
+    def sums(self, x: Any, u: Any, r: Any) -> Moments:
+        """The sums of weights of interpolation."""
+        zero = 0.0 * u.sum()
+        return Moments(self.lattice.bands(x, u), self.lattice.spread(x, u * r), (u * r * r).sum(), zero, zero, zero)
 
     def condition_on(self, statistics: Rows) -> "SKIGP":
         """The posterior after the rows: what they say is added to what was said before."""
@@ -158,7 +158,7 @@ class SKIGP(OfKernelNumbers):
     def _posterior(self, moments: Moments) -> GridPosterior:
         if not self.exactly and is_traced(self, moments):
             raise DataError(f"a grid of more than {EXACT_NODES} nodes is not for jit; take a smaller shape")
-        table = self.known_table()
+        table = self.numbers_now()
         if self.exactly:
             dense = dense_posterior(self.lattice, table, moments)
             return GridPosterior(moments, dense.mean, self.lattice.banded(dense.covariance))
@@ -175,23 +175,23 @@ class SKIGP(OfKernelNumbers):
         m = self.lattice.size
         if queries * WORTH < m * m or DENSE * 8.0 * m * m > usable_memory():
             return None
-        dense = dense_posterior(self.lattice, self.known_table(), self.solved.moments)
+        dense = dense_posterior(self.lattice, self.numbers_now(), self.solved.moments)
         return self.lattice.banded(dense.covariance)
 
     def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
         """log p(y | X) of the interpolated kernel, given what was seen before."""
         own = self.placed(statistics)
+        table = own.numbers_now()
         if own.exactly:
-            table, moments = own.known_table(), own.moments(statistics)
-            if own.solved is None:
-                return log_evidence(own.lattice, table, moments)
-            after = log_evidence(own.lattice, table, own.solved.moments + moments)
-            return after - log_evidence(own.lattice, table, own.solved.moments)
-        prior = own.unconditioned()
-        value = SKIObjective(prior, (), self.with_seen(statistics), {}).evidence(prior)[0]
-        if self.seen is not None:
-            value -= SKIObjective(prior, (), self.seen, {}).evidence(prior)[0]
-        return np.asarray(value)
+            moments = own.moments(statistics)
+            stages = [moments] if own.solved is None else [own.solved.moments, own.solved.moments + moments]
+            dense = [dense_posterior(own.lattice, table, each) for each in stages]
+            values = [log_evidence(m, p.mean, p.log_determinant) for m, p in zip(stages, dense, strict=True)]
+        else:
+            rows = [statistics] if own.seen is None else [own.seen, own.with_seen(statistics)]
+            about = np.asarray(table), float(own.noise_variance())
+            values = [np.asarray(SumsObjective(own, (), each, {}).look(*about)[0]) for each in rows]
+        return values[-1] - values[0] if len(values) > 1 else values[0]
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class SKIGP(OfKernelNumbers):
 
     def covariance_at(self, x: Float[Array, "m d"], z: Float[Array, "q d"]) -> Float[Array, "m q"]:
         """The posterior covariance of the function between checked rows."""
-        table, moments = self.known_table(), self.solved.moments
+        table, moments = self.numbers_now(), self.solved.moments
         if self.exactly:
             half = dense_posterior(self.lattice, table, moments).half
             return (self.lattice(x) @ half) @ (self.lattice(z) @ half).T
@@ -236,7 +236,7 @@ class SKIGP(OfKernelNumbers):
             return sample_functions(self.as_gp(), n, features=features, seed=seed, columns=d)
         lattice, moments, rng = self.lattice, self.solved.moments, np.random.default_rng(seed)
         if self.exactly:
-            half = dense_posterior(lattice, self.known_table(), moments).half
+            half = dense_posterior(lattice, self.numbers_now(), moments).half
             u = self.solved.mean + rng.normal(size=(n, lattice.size)) @ half.T
         else:
             drawn = sample_functions(self.as_gp(), n, features=features, seed=seed, columns=d)
@@ -244,14 +244,14 @@ class SKIGP(OfKernelNumbers):
             rows, noise = self.seen, np.asarray(self.noise_variance() * self.seen.scale + self.seen.extra)
             said = [lattice.spread(rows.x, rng.normal(size=rows.n) / np.sqrt(noise)) for _ in range(n)]
             right = np.asarray(moments.cross)[:, None] - lattice.multiply(np.asarray(moments.gram))(u.T)
-            u = u + self._solved(np.asarray(self.known_table()), moments, right - np.stack(said, axis=1)).T
+            u = u + self._solved(np.asarray(self.numbers_now()), moments, right - np.stack(said, axis=1)).T
         return Functions(self.kernel, self.mean, (lattice,), (np.asarray(u),), None, None)
 
-    # -- learning --------------------------------------------------------------------------------------------
-
-    def objective(self, slots: params.Layout, statistics: Rows, priors: dict[str, Any]) -> "SKIObjective | None":  # type: ignore[override]
-        """The evidence with its gradient, from sums that are computed once."""
-        return None if is_traced(self, statistics) else SKIObjective(self.placed(statistics), slots, statistics, priors)
+    def evidence_and_slopes(self, numbers: Float[np.ndarray, " t"], look: Look) -> tuple[float, np.ndarray, float]:
+        """By dense matrices, or by products with them."""
+        if self.exactly:
+            return dense_slopes(self.lattice, numbers, look)
+        return iterative_slopes(self.lattice, numbers, look, self.method.tolerance)
 
 
 @dataclass(frozen=True)

@@ -71,12 +71,9 @@ class StateSpaceGP(PredictsOutcomes, LeavesOneOut, DrawsFunctions):
 
     # -- data ------------------------------------------------------------------------------------------------
 
-    def statistics(self, *data: Any, weights: Any = None, noise: Any = None) -> Series:
-        """Times, shape (n, 1), and outcomes, in any order; rows whose y is NaN are left out.
-
-        A row's noise variance is the model's divided by its weight; `noise` gives it outright.
-        """
-        return in_order(self._read(data, weights, noise))
+    def statistics(self, *data: Any, **options: Any) -> Series:
+        """Times, shape (n, 1), and outcomes, in any order, with the options of a `GP`."""
+        return in_order(super().statistics(*data, **options))
 
     def prepare(self, *data: Any, **options: Any) -> tuple["StateSpaceGP", Series]:
         """Starting values in the units of the data where nothing was seen, and all rows, seen and new."""
@@ -119,10 +116,6 @@ class StateSpaceGP(PredictsOutcomes, LeavesOneOut, DrawsFunctions):
         ready = self.sized()
         whole = passes.log_evidence(ready.prior, in_order(ready.with_seen(statistics)), ready.harmonics)
         return whole if ready.seen is None else whole - passes.log_evidence(ready.prior, ready.seen, ready.harmonics)
-
-    def as_gp(self) -> GP:
-        """The same prior as a `GP`, which has seen nothing."""
-        return GP(self.kernel, self.mean, self.noise)
 
     # -- predictions -----------------------------------------------------------------------------------------
 
