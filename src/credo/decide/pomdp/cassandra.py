@@ -5,7 +5,8 @@ row or a matrix says takes the place of all that was said of it before.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import isfinite, prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
@@ -22,7 +23,14 @@ ROUNDING = 1e-4
 """Rows of files may be off by so much, as their numbers are rounded; they are divided by their sums."""
 LARGEST = 50_000_000
 """States times actions, or numbers of one table, that a file may ask for."""
-SECTIONS = ("discount", "values", "states", "actions", "observations", "start", "T", "O", "R")
+KINDS = {
+    "T": ("actions", "states", "states"),
+    "O": ("actions", "states", "observations"),
+    "R": ("actions", "states", "states", "observations"),
+}
+SECTIONS = ("discount", "values", "states", "actions", "observations", "start", *KINDS)
+RESERVED = {*SECTIONS, "uniform", "identity", "reset", "reward", "cost", "include", "exclude"}
+"""What nothing may be called in files for other programs, whose names are letters, digits, - and _."""
 TOKEN = re.compile(r"[^\s:*]+|[:*]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -39,34 +47,36 @@ def parse(text: str, name: str = "the text", names: Mapping[str, tuple[str, ...]
 
 
 class Cells:
-    """Probabilities (rows, columns) as they were said, the last word counting."""
+    """Numbers of (rows, columns) as they were said, the last word counting; zero where nothing was."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self.shape = (rows, columns)
-        self.cleared = np.full(rows, -1)
-        self.chunks: list[tuple[np.ndarray, np.ndarray]] = []
-        self.turn: list[int] = []
+        self.said: list[tuple[np.ndarray, np.ndarray]] = []
+        self.cleared = np.zeros(rows, np.int32)
+        """How much had been said when a row was begun anew."""
 
-    def say(self, rows: Int[np.ndarray, " n"], columns: Int[np.ndarray, " n"], values: np.ndarray) -> None:
-        """These cells hold these values."""
-        self.chunks.append((rows * self.shape[1] + columns, values))
-        self.turn.append(len(self.turn))
+    def say(self, rows: np.ndarray | int, columns: np.ndarray | int, values: np.ndarray | float) -> None:
+        """These cells, of rows and columns that broadcast together, hold these values."""
+        keys = np.atleast_1d(rows * self.shape[1] + columns)
+        numbers = np.empty(keys.shape)
+        numbers[...] = values
+        self.said.append((keys.ravel(), numbers.ravel()))
 
     def clear(self, rows: Int[np.ndarray, " n"]) -> None:
         """What was said of these rows does not count any more."""
-        self.cleared[rows] = len(self.turn)
+        self.cleared[rows] = len(self.said)
 
     def matrix(self) -> sp.csr_array:
         """(rows, columns), sparse."""
-        if not self.chunks:
+        if not self.said:
             return sp.csr_array(self.shape)
-        keys = np.concatenate([k for k, _ in self.chunks])
-        values = np.concatenate([v for _, v in self.chunks])
-        turns = np.repeat(self.turn, [len(k) for k, _ in self.chunks])
+        keys, values = (np.concatenate(each) for each in zip(*self.said, strict=True))
+        turns = np.repeat(np.arange(len(self.said)), [len(k) for k, _ in self.said])
         counts = turns >= self.cleared[keys // self.shape[1]]
-        keys, values = keys[counts][::-1], values[counts][::-1]
-        last, where = np.unique(keys, return_index=True)
-        found = sp.csr_array((values[where], np.divmod(last, self.shape[1])), shape=self.shape)
+        last, where = np.unique(keys[counts][::-1], return_index=True)
+        rows, columns = np.divmod(last, self.shape[1])
+        indptr = np.searchsorted(rows, np.arange(self.shape[0] + 1))
+        found = sp.csr_array((values[counts][::-1][where], columns, indptr), shape=self.shape)
         found.eliminate_zeros()
         return found
 
@@ -128,9 +138,13 @@ class _Parser:
         first = self.at
         while not self.section_begins():
             if self.peek() == ":":
-                self.fail("expected a name or a section")
+                self.no_section(self.at - 1)
             self.at += 1
         return self.tokens[first : self.at]
+
+    def no_section(self, at: int) -> NoReturn:
+        """The error where a section should begin."""
+        self.fail(f"expected one of {', '.join(SECTIONS)} with a colon", at)
 
     def floats(self, n: int, what: str) -> Float[np.ndarray, " n"]:
         """The next n numbers."""
@@ -141,13 +155,21 @@ class _Parser:
             out = np.array([np.nan])
         plain = "".join(given)
         if not (np.isfinite(out).all() and plain.isascii() and "_" not in plain):  # Python takes 1_0 and ٣ for numbers
-            wrong = [not NUMBER.fullmatch(token) or not np.isfinite(float(token)) for token in given]
-            self.fail(f"expected {n} numbers of {what}", self.at + wrong.index(True))
+            wrong = [is_number(token) for token in given].index(False)
+            self.fail(f"expected {n} numbers of {what}", self.at + wrong)
         if len(given) < n:
             self.at = len(self.tokens)
             self.fail(f"expected {n} numbers of {what}, of which there are {len(given)}")
         self.at += n
         return out
+
+    def value(self, what: str) -> float:
+        """The next number, without the price of an array."""
+        token = self.peek()
+        if not is_number(token):
+            self.fail(f"expected {what}")
+        self.at += 1
+        return float(token)
 
     def number(self, kind: str) -> int | None:
         """The number of a state, action or observation; None for `*`, which is all of them."""
@@ -170,20 +192,20 @@ class _Parser:
             raise DataError(f"{self.name} is empty; a .pomdp file begins with discount, values, states, …")
         while self.at < len(self.tokens):
             if not self.section_begins():
-                self.fail(f"expected one of {', '.join(SECTIONS)} with a colon")
+                self.no_section(self.at)
             section = self.take("a section")
             if section == "start":
                 self.begin()
                 continue
             self.colon()
-            if section in ("T", "O", "R"):
+            if section in KINDS:
                 self.entry(section)
             else:
                 self.preamble(section)
         self.ready()
         if self.discount is None:
             raise DataError(f"{self.name} has no discount; write a line such as 'discount: 0.95'")
-        a, s, o = (len(self.names[kind]) for kind in ("actions", "states", "observations"))
+        s, a, o = self.shape
         moves, shows = ([each[k * s : (k + 1) * s] for k in range(a)] for each in (self.table("T"), self.table("O")))
         try:
             return POMDP(
@@ -192,9 +214,7 @@ class _Parser:
                 self.sign * _expected(self.rewards, moves, shows, (s, a, o)),
                 self.discount,
                 self.start,
-                states=self.names["states"],
-                actions=self.names["actions"],
-                observations=self.names["observations"],
+                **self.names,
                 tolerance=ROUNDING,
             )
         except DataError as error:
@@ -203,7 +223,7 @@ class _Parser:
     def preamble(self, section: str) -> None:
         """discount, values, states, actions, observations."""
         if section == "discount":
-            self.discount = float(self.floats(1, "the discount")[0])
+            self.discount = self.value("the discount, a number")
         elif section == "values":
             kind = self.take("reward or cost")
             if kind.removesuffix("s") not in ("reward", "cost"):  # the plural is found in files of pomdp.org
@@ -235,6 +255,11 @@ class _Parser:
             if kind not in self.names:
                 self.fail(f"expected the section {kind} first")
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many states, actions and observations."""
+        return len(self.names["states"]), len(self.names["actions"]), len(self.names["observations"])
+
     def begin(self) -> None:
         """start: probabilities, uniform, a state; start include: states; start exclude: states."""
         self.ready()
@@ -242,7 +267,7 @@ class _Parser:
             self.fail("expected the start before the first reset", self.at - 1)
         how = self.take("':'") if self.peek() in ("include", "exclude") else ""
         self.colon()
-        s, first = len(self.names["states"]), self.at
+        s, first = self.shape[0], self.at
         given = self.words()
         last = self.at
         if not given:
@@ -269,25 +294,22 @@ class _Parser:
     def table(self, which: str) -> sp.csr_array:
         """What was said with T or O; one observation need not be said."""
         cells = self._cells(which)
-        rows, columns = cells.shape
-        return cells.matrix() if cells.chunks or columns > 1 else sp.csr_array(np.ones((rows, 1)))
+        if cells.shape[1] == 1 and not cells.said:
+            cells.say(np.arange(cells.shape[0]), 0, 1.0)
+        return cells.matrix()
 
     def _cells(self, which: str) -> Cells:
         if which not in self.cells:
-            s, a = len(self.names["states"]), len(self.names["actions"])
+            s, a, o = self.shape
             if a * s > LARGEST:
                 self.fail(f"expected at most {LARGEST:,} states times actions, {a * s:,} were announced")
-            self.cells[which] = Cells(a * s, s if which == "T" else len(self.names["observations"]))
+            self.cells[which] = Cells(a * s, s if which == "T" else o)
         return self.cells[which]
 
     def entry(self, which: str) -> None:
         """T: a [: s [: s']], O: a [: s' [: o]] or R: a : s [: s' [: o]], and what is there."""
         self.ready()
-        kinds = {
-            "T": ("actions", "states", "states"),
-            "O": ("actions", "states", "observations"),
-            "R": ("actions", "states", "states", "observations"),
-        }[which]
+        kinds = KINDS[which]
         where = [self.number(kinds[0])]
         while len(where) < len(kinds) and self.peek() == ":":
             self.colon()
@@ -297,111 +319,103 @@ class _Parser:
         if which == "R":
             self.reward(where)
             return
-        cells, s = self._cells(which), len(self.names["states"])
+        cells, (s, a, _) = self._cells(which), self.shape
+        action, state, column = (*where, None, None)[:3]
+        if action is not None and state is not None and column is not None:  # most lines of most files
+            cells.say(action * s + state, column, self.value("a probability"))
+            return
         columns = cells.shape[1]
-        actions = np.arange(len(self.names["actions"])) if where[0] is None else np.array([where[0]])
-        states = np.arange(s) if len(where) < 2 or where[1] is None else np.array([where[1]])
+        actions = np.arange(a) if action is None else np.array([action])
+        states = np.arange(s) if state is None else np.array([state])
         rows = (actions[:, None] * s + states).ravel()
-        if len(where) == 3:
-            value = self.floats(1, "a probability")
-            to = np.arange(columns) if where[2] is None else np.array([where[2]])
-            self.alike(cells, rows, to, np.repeat(value, len(to)))
+        if column is not None:
+            cells.say(rows, column, self.value("a probability"))
             return
         word = self.peek()
-        cells.clear(rows)
-        if word in ("uniform", "identity", "reset"):
-            self.at += 1
-        if word == "identity":
+        if len(where) == 3:
+            line = np.full(columns, self.value("a probability"))
+        elif word == "identity":
             if len(where) == 2 or columns != s:
-                self.fail("identity takes the place of a square matrix", self.at - 1)
-            cells.say(rows, rows % s, np.ones(len(rows)))
-            return
-        if word == "uniform":
+                self.fail("identity takes the place of a square matrix")
+            line = np.ones(1)
+        elif word == "uniform":
             line = np.full(columns, 1 / columns)
         elif word == "reset":
             if which != "T":
-                self.fail("reset is for transitions", self.at - 1)
+                self.fail("reset is for transitions")
             line = np.full(s, 1 / s) if self.start is None else self.start
             self.resets = True
         elif len(where) == 2:
             line = self.floats(columns, "a row")
         else:
-            table = self.floats(s * columns, "a matrix").reshape(s, columns)
-            i, j = np.nonzero(table)
-            for action in actions:
-                cells.say(action * s + i, j, table[i, j])
-            return
+            line = self.floats(s * columns, "a matrix")
+        self.at += word in ("identity", "uniform", "reset")
+        cells.clear(rows)
         to = np.flatnonzero(line)
-        self.alike(cells, rows, to, line[to])
-
-    def alike(self, cells: Cells, rows: Int[np.ndarray, " n"], to: Int[np.ndarray, " m"], probs: np.ndarray) -> None:
-        """The same probabilities in each of some rows."""
-        if len(rows) * len(to) > LARGEST:
-            self.fail(
-                f"expected at most {LARGEST:,} probabilities of one line, {len(rows) * len(to):,} are meant",
-                self.at - 1,
-            )
-        cells.say(np.repeat(rows, len(to)), np.tile(to, len(rows)), np.tile(probs, len(rows)))
+        if line.size > columns:
+            i, j = np.divmod(to, columns)
+            cells.say(actions[:, None] * s + i, j, line[to])
+        elif word == "identity":
+            cells.say(rows, rows % s, 1.0)
+        elif rows.size * len(to) <= LARGEST:
+            cells.say(rows[:, None], to, line[to])
+        else:
+            most = f"expected at most {LARGEST:,} probabilities of one line, {rows.size * len(to):,} are meant"
+            self.fail(most, self.at - 1)
 
     def reward(self, where: list[int | None]) -> None:
-        """A number, a row over observations, or a matrix over next states and observations."""
-        s, o = len(self.names["states"]), len(self.names["observations"])
-        if len(where) == 1:
+        """A number, a row over observations, or a matrix over next states and observations (in an MDP over states)."""
+        s, a, o = self.shape
+        if len(where) == 1 and o > 1:
             self.fail("expected ':' and a state after the action of a reward")
-        if len(where) == 4:
-            self.rewards.append((tuple(where), float(self.floats(1, "a reward")[0])))
+        rest = (a, s, s, o)[len(where) :]
+        if not rest:
+            self.rewards.append((tuple(where), self.value("a reward")))
             return
-        n = o if len(where) == 3 else s * o
-        values = self.floats(n, "rewards")
+        values = self.floats(prod(rest), "rewards")
         if (values == values[0]).all():
-            self.rewards.append(((*where, *[None] * (4 - len(where))), float(values[0])))
+            self.rewards.append(((*where, *[None] * len(rest)), float(values[0])))
             return
-        for k, value in enumerate(values.tolist()):
-            rest = (k,) if len(where) == 3 else divmod(k, o)
-            self.rewards.append(((*where, *rest), value))
+        for k, value in zip(np.ndindex(rest), values.tolist(), strict=True):
+            self.rewards.append(((*where, *k), value))
 
 
 def _expected(
-    said: list[tuple[tuple[int | None, ...], float]],
-    moves: list[sp.csr_array],
-    shows: list[sp.csr_array],
+    said: Sequence[tuple[tuple[int | None, ...], float]],
+    moves: Sequence[sp.csr_array],
+    shows: Sequence[sp.csr_array],
     shape: tuple[int, int, int],
 ) -> Float[np.ndarray, "s a"]:
-    """r(s, a) of rewards as they were said: entries that name the same coordinates are looked up together, in order."""
+    """r(s, a) of rewards as they were said: entries that name the same coordinates are looked up together."""
     s, a, o = shape
-    sizes = np.array([a, s, s, o])
-    groups: list[tuple[tuple[bool, ...], list[tuple[int, ...]], list[float]]] = []
-    for where, value in said:
-        named = tuple(each is not None for each in where)
-        if not groups or groups[-1][0] != named:
-            groups.append((named, [], []))
-        groups[-1][1].append(tuple(each or 0 for each in where))
-        groups[-1][2].append(value)
+    weights = np.array([s * s * o, s * o, o, 1])
+    turns: dict[tuple[bool, ...], list[int]] = {}
+    for turn, (where, _) in enumerate(said):
+        turns.setdefault(tuple(each is not None for each in where), []).append(turn)
+    values = np.array([0.0, *(value for _, value in said)])
     lookup = []
-    for named, places, values in groups:
-        weight = np.array(named) * np.append(np.cumprod(sizes[::-1])[::-1][1:], 1)
-        keys = np.array(places) @ weight
-        known, last = np.unique(keys[::-1], return_index=True)
-        lookup.append((weight, known, np.array(values)[::-1][last]))
-    sees = any(named[3] for named, _, _ in groups)
-    moved = sees or any(named[2] for named, _, _ in groups)
+    for named, own in turns.items():
+        weight = weights * named
+        keys = np.array([[each or 0 for each in said[turn][0]] for turn in own[::-1]]) @ weight
+        known, last = np.unique(keys, return_index=True)
+        lookup.append((weight, known, np.array(own[::-1])[last] + 1))
     out = np.zeros((s, a))
     for k in range(a):
         here, after, seen, probs = np.arange(s), np.zeros(s, int), np.zeros(s, int), np.ones(s)
-        if moved:
+        if any(named[2] or named[3] for named in turns):
             table = moves[k].tocoo()
             here, after, probs = table.row, table.col, table.data
             seen = np.zeros(len(here), int)
-        if sees:
+        if any(named[3] for named in turns):
             entry, at = entries_of(shows[k].indptr, after)
             here, after, seen = here[entry], after[entry], shows[k].indices[at]
             probs = probs[entry] * shows[k].data[at]
-        paid = np.zeros(len(here))
-        for weight, known, each in lookup:
+        latest = np.zeros(len(here), int)  # which line said the last word
+        for weight, known, turn in lookup:
             keys = k * weight[0] + here * weight[1] + after * weight[2] + seen * weight[3]
             at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-            paid = np.where(known[at] == keys, each[at], paid)
-        out[:, k] = np.bincount(here, probs * paid, minlength=s)
+            latest = np.maximum(latest, np.where(known[at] == keys, turn[at], 0))
+        out[:, k] = np.bincount(here, probs * values[latest], minlength=s)
     return out
 
 
@@ -410,8 +424,8 @@ def write(pomdp: POMDP, path: Path) -> Path:
     lines = [f"discount: {pomdp.discount!r}", "values: reward"]
     tokens = {}
     for kind in ("state", "action", "observation"):
-        names = [str(each) for each in getattr(pomdp, f"{kind}_names")]
-        plain = all(re.fullmatch(r"[A-Za-z_][^\s:#*]*", each) for each in names) and not set(names) & set(SECTIONS)
+        names = [re.sub(r"[^A-Za-z0-9_-]+", "_", str(each)) for each in getattr(pomdp, f"{kind}_names")]
+        plain = all(each[:1].isalpha() for each in names) and len(set(names) - RESERVED) == len(names)
         tokens[kind] = names if plain else [str(k) for k in range(len(names))]
         lines.append(f"{kind}s: {' '.join(names) if plain else len(names)}")
     lines.append("start: " + " ".join(repr(float(p)) for p in pomdp.start))
@@ -425,6 +439,11 @@ def write(pomdp: POMDP, path: Path) -> Path:
     with replacing(path) as beside:
         beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def is_number(token: str) -> bool:
+    """Whether a token is a finite number, as the format writes them."""
+    return NUMBER.fullmatch(token) is not None and isfinite(float(token))
 
 
 def is_count(token: str) -> bool:
