@@ -220,7 +220,7 @@ class POMDP(Problem):
 
     def _probabilities(self, given: Sequence[sp.csr_array], what: str, where: str, tolerance: float) -> sp.csr_array:
         """The matrices of all actions in one, rows clean; or an error that names the row that is worst."""
-        matrix = sp.csr_array(sp.vstack(list(given), format="csr")).astype(float)
+        matrix = sp.csr_array(sp.vstack(list(given), format="csr")).astype(float, copy=False)
         s = given[0].shape[0]
 
         def row(k: int) -> str:
@@ -284,7 +284,7 @@ def expected_rewards(
     if table.shape == (s, a, s):
         return np.column_stack([np.asarray(moves[k].multiply(table[:, k]).sum(axis=1)) for k in range(a)])
     if table.shape == (s, a):
-        return table.copy()
+        return table
     shapes = f"{(s,)}, {(s, a)}, {(s, a, s)} or {(s, a, s, o)}"
     raise DataError(f"reward must have the shape {shapes}, found {table.shape}")
 
