@@ -62,10 +62,10 @@ class Cells:
 
     def say(self, rows: np.ndarray | int, columns: np.ndarray | int, values: np.ndarray | float) -> None:
         """These cells, of rows and columns that broadcast together, hold these values."""
-        keys = np.atleast_1d(rows * self.shape[1] + columns).astype(self.kind)
-        numbers = np.empty(keys.shape)
-        numbers[...] = values
-        keys, numbers = keys.ravel(), numbers.ravel()
+        where = np.atleast_1d(rows * self.shape[1] + columns).astype(self.kind)
+        full = np.empty(where.shape)
+        full[...] = values
+        keys, numbers = where.ravel(), full.ravel()
         if np.ndim(rows) and (self.cleared[rows] == len(self.said)).all():  # they are zero already
             keys, numbers = keys[numbers != 0], numbers[numbers != 0]
         self.said.append((keys, numbers))
@@ -222,7 +222,9 @@ class _Parser:
                 self.sign * _expected(self.rewards, moves, shows, (s, a, o)),
                 self.discount,
                 self.start,
-                **self.names,
+                states=self.names["states"],
+                actions=self.names["actions"],
+                observations=self.names["observations"],
                 tolerance=ROUNDING,
             )
         except DataError as error:
@@ -419,10 +421,10 @@ def _expected(
             here, after, seen = here[entry], after[entry], shows[k].indices[at]
             probs = probs[entry] * shows[k].data[at]
         latest = np.zeros(len(here), int)  # which line said the last word
-        for weight, known, turn in lookup:
+        for weight, known, lines in lookup:
             keys = k * weight[0] + here * weight[1] + after * weight[2] + seen * weight[3]
             at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-            latest = np.maximum(latest, np.where(known[at] == keys, turn[at], 0))
+            latest = np.maximum(latest, np.where(known[at] == keys, lines[at], 0))
         out[:, k] = np.bincount(here, probs * values[latest], minlength=s)
     return out
 
