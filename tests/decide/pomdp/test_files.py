@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+import credo
 from credo.decide.pomdp import POMDP
 from credo.decide.pomdp.cassandra import parse
 from credo.errors import CredoError, DataError
@@ -241,7 +243,7 @@ def test_written_and_read_again(tmp_path, tiger, random_pomdp):
         (HEAD + "T: ² identity", r"line 6: expected one of the 2 actions, found '²'"),
         ("states: a * b\n", r"line 1: expected names of states, or how many there are, found '\*'"),
         ("states: -3\n", r"line 1: expected names of states, or how many there are, found '-3'"),
-        ("states: 99999999999\n", r"line 1: expected at most 50,000,000 states"),
+        ("states: 99999999999\n", r"line 1: expected at most 5,000,000 states"),
         (
             "states: 100000\nactions: 9\nobservations: 2\nT: * uniform",
             r"line 4: expected at most .* 90,000,000,000 are",
@@ -258,6 +260,37 @@ def test_bad_files(text, sentence, tmp_path):
     with pytest.raises(DataError, match=sentence) as caught:
         POMDP.read(path)
     assert "bad.pomdp" in str(caught.value)
+
+
+@pytest.mark.parametrize("old", ["T: * : * : * 0\n", "T: 0 : a : b 0.7\n", ""])
+def test_zeros_for_all_take_back_what_was_said(old):
+    p = parse(f"{HEAD}{old}T: * : * : * 0.0\nT: * : a : c 1\nT: * : b : b : 1\nT: * : c : a 1\nO: * uniform")
+    for table in p.transitions:
+        np.testing.assert_array_equal(table.toarray(), np.eye(3)[[2, 1, 0]])
+
+
+def test_rewards_of_patterns_that_alternate():
+    """The last line counts, whichever coordinates it names."""
+    text = HEAD + REST + "".join(f"R: * : {s} : * : * {s}\nR: 0 : {s} : {s} : x {9 - s}\n" for s in range(3))
+    np.testing.assert_allclose(parse(text + "R: * : b : * : y -4").rewards[:, 0], [4.5, (8 - 4) / 2, (7 + 2) / 2])
+
+
+def test_the_world_of_an_mdp_file(tmp_path):
+    """Rewards over next states, as a matrix or a row, are for those."""
+    path = tmp_path / "w.mdp"
+    path.write_text("discount: 0.9 values: cost states: 2 actions: 2 start: 1 T: * uniform R: 0 1 2 3 4 R: 1 : 0 5 7")
+    world = credo.MDP.read(path)
+    np.testing.assert_array_equal(world.rewards, [[-1.5, -6], [-3.5, 0]])
+    np.testing.assert_array_equal(world.start, [0, 1])
+
+
+def test_names_are_written_as_other_programs_read_them(tmp_path):
+    p = POMDP(
+        [np.eye(2)] * 2, np.eye(2), [1.0, 2.0], states=["a b", "c,d"], actions=["T", "go"], observations=["1st", "2nd"]
+    )
+    back = POMDP.read(p.write(tmp_path / "p.pomdp"))
+    assert (back.state_names, back.action_names, back.observation_names) == (("a_b", "c_d"), ("0", "1"), ("0", "1"))
+    same(p, back)
 
 
 def test_no_file(tmp_path):
@@ -325,6 +358,34 @@ def test_factors_are_expanded(tmp_path):
     np.testing.assert_allclose(p.rewards[:, 0], -1)
     dug = 0.5 * 10 + 0.25 * (0.5 * 1 + 0.5 * 2) + 0.25 * (0.8 * 3)
     np.testing.assert_allclose(p.rewards[[0, 1, 2, 5], 1], [-1, -1, -1 + 0.8 * 3, -1 + dug])
+
+
+def test_attributes_that_xml_forbids(tmp_path, tiger):
+    """Files of POMDPs.jl have `xmlns:=`; SARSOP reads them, and tables without a type."""
+    path = tiger.write(tmp_path / "p.pomdpx")
+    strange = "<pomdpx id='t'\n xmlns:='http://w' xsi:noNamespaceSchemaLocation='pomdpx.xsd'>"
+    path.write_text(re.sub("<pomdpx[^>]*>", strange, path.read_text()).replace(' type="TBL"', ""))
+    same(tiger, POMDP.read(path))
+
+
+def test_a_state_of_many_values_is_read_sparsely(tmp_path, tiger):
+    """A table of 8000 x 8000 would be 512 MB."""
+    text = tiger.write(tmp_path / "p.pomdpx").read_text()
+    for tag, table in {"State": "* - -", "Obs": "* * -"}.items():
+        word = "identity" if tag == "State" else "0.25 0.75"
+        one = f"<Entry><Instance>{table}</Instance><ProbTable>{word}</ProbTable></Entry></Parameter></CondProb></{tag}"
+        text = re.sub(f"(<{tag}[a-zA-Z]*Function>.*?)<Entry>.*</{tag}", rf"\1{one}", text, flags=re.DOTALL)
+    text = re.sub("<ValueEnum>tiger.*?</ValueEnum>", "<NumValues>8000</NumValues>", text)
+    text = (
+        re.sub("<ProbTable>0.5 0.5<", "<ProbTable>uniform<", text)
+        .replace("tiger-left", "s0")
+        .replace("tiger-right", "s1")
+    )
+    (tmp_path / "p.pomdpx").write_text(text)
+    p = POMDP.read(tmp_path / "p.pomdpx")
+    assert p.shape == (8000, 3, 2)
+    assert all((m != sp.eye_array(8000)).nnz == 0 for m in p.transitions)
+    np.testing.assert_array_equal(p.rewards[:3, 1], [-100, 10, 0])
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ ROUNDING = 1e-4
 """Rows of files may be off by so much, as their numbers are rounded; they are divided by their sums."""
 LARGEST = 50_000_000
 """States times actions, or numbers of one table, that a file may ask for."""
+MANY = 5_000_000
+"""States, actions or observations of a file: their names alone take a gigabyte."""
 KINDS = {
     "T": ("actions", "states", "states"),
     "O": ("actions", "states", "observations"),
@@ -114,7 +116,7 @@ class _Parser:
         index = self.at if at is None else at
         places = [m.start() for m in TOKEN.finditer(self.text)]
         line = self.text.count("\n", 0, places[index]) + 1 if index < len(places) else self.text.count("\n") + 1
-        found = repr(self.tokens[index]) if index < len(self.tokens) else "the end of the file"
+        found = repr(self.tokens[index][:40]) if index < len(self.tokens) else "the end of the file"
         raise DataError(f"{self.name}, line {line}: {what}, found {found}")
 
     def peek(self, ahead: int = 0) -> str:
@@ -248,8 +250,8 @@ class _Parser:
                 if word == "*" or (NUMBER.fullmatch(word) and not is_count(word)):
                     self.fail(f"expected names of {section}, or how many there are", first + k)
             if len(given) == 1 and is_count(given[0]):
-                if len(given[0]) > len(str(LARGEST)) or int(given[0]) > LARGEST:
-                    self.fail(f"expected at most {LARGEST:,} {section}", first)
+                if len(given[0]) > len(str(MANY)) or int(given[0]) > MANY:
+                    self.fail(f"expected at most {MANY:,} {section}", first)
                 given = [str(k) for k in range(int(given[0]))]
             if not given:
                 self.fail(f"expected the {section} or how many there are")

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 
 from credo.core.errors import DataError
 from credo.core.files import bytes_of, replacing
-from credo.decide.pomdp.cassandra import LARGEST, ROUNDING, Cells, is_count
+from credo.decide.pomdp.cassandra import LARGEST, MANY, ROUNDING, Cells, is_count
 from credo.decide.pomdp.model import POMDP, entries_of
 
 Assigned = dict[str, np.ndarray]
@@ -186,8 +186,8 @@ class _Reader:
         self.values = {each.name: {word: k for k, word in enumerate(each.values)} for each in every}
         if len(self.values) < len(every):
             raise DataError(f"variables must have names that differ, found {[each.name for each in every]}")
-        for kind in (self.states, self.seen, self.actions):
-            _check_size([len(v.values) for v in kind], ", ".join(v.name for v in kind))
+        for kind, most in ((self.states, MANY), (self.seen, MANY), (self.states + self.actions, LARGEST)):
+            _check_size([len(v.values) for v in kind], ", ".join(v.name for v in kind), most)
 
     def problem(self) -> POMDP:
         """The model."""
@@ -374,9 +374,9 @@ def _floats(text: str | None, what: str, n: int) -> Float[np.ndarray, " n"]:
     return found
 
 
-def _check_size(lengths: Sequence[int], what: str) -> None:
-    if prod(lengths) > LARGEST:
-        raise DataError(f"{what} must have at most {LARGEST:,} values together, found {prod(lengths):,}")
+def _check_size(lengths: Sequence[int], what: str, most: int = LARGEST) -> None:
+    if prod(lengths) > most:
+        raise DataError(f"{what} must have at most {most:,} values together, found {prod(lengths):,}")
 
 
 def _variable(element: ET.Element, name: str, letter: str) -> Variable:
@@ -385,7 +385,7 @@ def _variable(element: ET.Element, name: str, letter: str) -> Variable:
         values = tuple((listed.text or "").split())
     elif count is not None and is_count((count.text or "").strip()):
         many = int((count.text or "").strip()[:20])
-        _check_size([many], element.get(name, ""))
+        _check_size([many], element.get(name, ""), MANY)
         values = tuple(f"{letter}{k}" for k in range(many))
     else:
         values = ()
