@@ -5,7 +5,7 @@ row or a matrix says takes the place of all that was said of it before.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, prod
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,8 @@ LARGEST = 50_000_000
 """States times actions, or numbers of one table, that a file may ask for."""
 MANY = 5_000_000
 """States, actions or observations of a file: their names alone take a gigabyte."""
+Entry = tuple[tuple[str, ...], float]
+"""Where a number stands, by names, and the number."""
 KINDS = {
     "T": ("actions", "states", "states"),
     "O": ("actions", "states", "observations"),
@@ -124,17 +126,11 @@ class _Parser:
         return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
 
     def take(self, what: str) -> str:
-        """The next token."""
-        if self.at >= len(self.tokens):
+        """The next token; a colon where that is what is expected."""
+        if self.at >= len(self.tokens) or (what == "':'" and self.peek() != what[1]):
             self.fail(f"expected {what}")
         self.at += 1
         return self.tokens[self.at - 1]
-
-    def colon(self) -> None:
-        """The next token, a colon."""
-        if self.peek() != ":":
-            self.fail("expected ':'")
-        self.at += 1
 
     def section_begins(self) -> bool:
         """Whether the next tokens begin a section (or the file ends)."""
@@ -207,7 +203,7 @@ class _Parser:
             if section == "start":
                 self.begin()
                 continue
-            self.colon()
+            self.take("':'")
             if section in KINDS:
                 self.entry(section)
             else:
@@ -216,7 +212,9 @@ class _Parser:
         if self.discount is None:
             raise DataError(f"{self.name} has no discount; write a line such as 'discount: 0.95'")
         s, a, o = self.shape
-        moves, shows = ([each[k * s : (k + 1) * s] for k in range(a)] for each in (self.table("T"), self.table("O")))
+        moves, shows = (
+            [each[k * s : (k + 1) * s] for k in range(a)] for each in (t.matrix() for t in self.cells.values())
+        )
         try:
             return POMDP(
                 moves,
@@ -266,6 +264,13 @@ class _Parser:
         for kind in ("states", "actions", "observations"):
             if kind not in self.names:
                 self.fail(f"expected the section {kind} first")
+        if not self.cells:
+            s, a, o = self.shape
+            if a * s > LARGEST:
+                self.fail(f"expected at most {LARGEST:,} states times actions, {a * s:,} were announced")
+            self.cells = {"T": Cells(a * s, s), "O": Cells(a * s, o)}
+            if o == 1:  # which need not be said
+                self.cells["O"].say(np.arange(a * s), 0, 1.0)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -277,8 +282,8 @@ class _Parser:
         self.ready()
         if self.resets:
             self.fail("expected the start before the first reset", self.at - 1)
-        how = self.take("':'") if self.peek() in ("include", "exclude") else ""
-        self.colon()
+        how = self.take("a word") if self.peek() in ("include", "exclude") else ""
+        self.take("':'")
         s, first = self.shape[0], self.at
         given = self.words()
         last = self.at
@@ -303,35 +308,20 @@ class _Parser:
             self.fail("the start excludes all states", first)
         self.start = flags / flags.sum()
 
-    def table(self, which: str) -> sp.csr_array:
-        """What was said with T or O; one observation need not be said."""
-        cells = self._cells(which)
-        if cells.shape[1] == 1 and not cells.said:
-            cells.say(np.arange(cells.shape[0]), 0, 1.0)
-        return cells.matrix()
-
-    def _cells(self, which: str) -> Cells:
-        if which not in self.cells:
-            s, a, o = self.shape
-            if a * s > LARGEST:
-                self.fail(f"expected at most {LARGEST:,} states times actions, {a * s:,} were announced")
-            self.cells[which] = Cells(a * s, s if which == "T" else o)
-        return self.cells[which]
-
     def entry(self, which: str) -> None:
         """T: a [: s [: s']], O: a [: s' [: o]] or R: a : s [: s' [: o]], and what is there."""
         self.ready()
         kinds = KINDS[which]
         where = [self.number(kinds[0])]
         while len(where) < len(kinds) and self.peek() == ":":
-            self.colon()
+            self.at += 1
             where.append(self.number(kinds[len(where)]))
         if len(where) == len(kinds) and self.peek() == ":":  # some writers put one before the number, too
-            self.colon()
+            self.at += 1
         if which == "R":
             self.reward(where)
             return
-        cells, (s, a, _) = self._cells(which), self.shape
+        cells, (s, a, _) = self.cells[which], self.shape
         action, state, column = (*where, None, None)[:3]
         if action is not None and state is not None and column is not None:  # most lines of most files
             cells.say(action * s + state, column, self.value("a probability"))
@@ -343,32 +333,25 @@ class _Parser:
         if column is not None:
             cells.say(rows, column, self.value("a probability"))
             return
-        word = self.peek()
-        if len(where) == 3:
-            line = np.full(columns, self.value("a probability"))
-        elif word == "identity":
-            if len(where) == 2 or columns != s:
-                self.fail("identity takes the place of a square matrix")
-            line = np.ones(1)
-        elif word == "uniform":
-            line = np.full(columns, 1 / columns)
-        elif word == "reset":
+        word, line = self.peek(), np.full(columns, 1 / columns)
+        if word == "identity" and (len(where) == 2 or columns != s):
+            self.fail("identity takes the place of a square matrix")
+        if word == "reset":
             if which != "T":
                 self.fail("reset is for transitions")
-            line = np.full(s, 1 / s) if self.start is None else self.start
-            self.resets = True
-        elif len(where) == 2:
-            line = self.floats(columns, "a row")
-        else:
-            line = self.floats(s * columns, "a matrix")
+            line, self.resets = line if self.start is None else self.start, True
+        elif len(where) == 3:
+            line = np.full(columns, self.value("a probability"))
+        elif word not in ("identity", "uniform"):
+            n, what = (columns, "a row") if len(where) == 2 else (s * columns, "a matrix")
+            line = self.floats(n, what)
         self.at += word in ("identity", "uniform", "reset")
         cells.clear(rows)
         to = np.flatnonzero(line)
-        if line.size > columns:
-            i, j = np.divmod(to, columns)
-            cells.say(actions[:, None] * s + i, j, line[to])
-        elif word == "identity":
+        if word == "identity":
             cells.say(rows, rows % s, 1.0)
+        elif line.size > columns:
+            cells.say(actions[:, None] * s + to // columns, to % columns, line[to])
         elif rows.size * len(to) <= LARGEST:
             cells.say(rows[:, None], to, line[to])
         else:
@@ -441,16 +424,24 @@ def write(pomdp: POMDP, path: Path) -> Path:
         tokens[kind] = names if plain else [str(k) for k in range(len(names))]
         lines.append(f"{kind}s: {' '.join(names) if plain else len(names)}")
     lines.append("start: " + " ".join(repr(float(p)) for p in pomdp.start))
-    for letter, tables, last in (("T", pomdp.transitions, "state"), ("O", pomdp.observations, "observation")):
-        for action, table in zip(tokens["action"], tables, strict=True):
-            coo = table.tocoo()
-            cells = zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True)
-            lines += [f"{letter}: {action} : {tokens['state'][i]} : {tokens[last][j]} {p!r}" for i, j, p in cells]
+    states, actions, seen = tokens.values()
+    lines += [f"T: {' : '.join(at)} {p!r}" for at, p in entries(pomdp.transitions, actions, states, states)]
+    lines += [f"O: {' : '.join(at)} {p!r}" for at, p in entries(pomdp.observations, actions, states, seen)]
     for i, k in np.argwhere(pomdp.rewards):
-        lines.append(f"R: {tokens['action'][k]} : {tokens['state'][i]} : * : * {float(pomdp.rewards[i, k])!r}")
+        lines.append(f"R: {actions[k]} : {states[i]} : * : * {float(pomdp.rewards[i, k])!r}")
     with replacing(path) as beside:
         beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def entries(
+    tables: Sequence[sp.csr_array], actions: Sequence[str], rows: Sequence[str], columns: Sequence[str]
+) -> Iterator[Entry]:
+    """What is not zero in the tables of all actions, by names."""
+    for action, table in zip(actions, tables, strict=True):
+        coo = table.tocoo()
+        for i, j, p in zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True):
+            yield (action, rows[i], columns[j]), p
 
 
 def is_number(token: str) -> bool:

@@ -7,7 +7,7 @@ are fully observed are part of what is observed.
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 
 from credo.core.errors import DataError
 from credo.core.files import bytes_of, replacing
-from credo.decide.pomdp.cassandra import LARGEST, MANY, ROUNDING, Cells, is_count
+from credo.decide.pomdp.cassandra import LARGEST, MANY, ROUNDING, Cells, Entry, entries, is_count
 from credo.decide.pomdp.model import POMDP, entries_of
 
 Assigned = dict[str, np.ndarray]
@@ -306,46 +306,46 @@ def _sparse(
 
 def write(pomdp: POMDP, path: Path) -> Path:
     """Writes a problem with one state variable; zeros are left out."""
-    names = {kind: [_token(each) for each in getattr(pomdp, f"{kind}_names")] for kind in _KINDS}
-    one = '<?xml version="1.0" encoding="UTF-8"?>\n<pomdpx version="1.0" id="credo">\n<Description/>\n'
-    lines = [f"{one}<Discount>{pomdp.discount!r}</Discount>\n<Variable>"]
-    for tag, attributes, kind in (
-        ("StateVar", 'vnamePrev="state_0" vnameCurr="state_1" fullyObs="false"', "state"),
-        ("ObsVar", 'vname="seen"', "observation"),
-        ("ActionVar", 'vname="action"', "action"),
-    ):
-        lines.append(f"<{tag} {attributes}><ValueEnum>{escape(' '.join(names[kind]))}</ValueEnum></{tag}>")
-    start = " ".join(repr(float(p)) for p in pomdp.start)
-    lines += ['<RewardVar vname="reward"/>\n</Variable>', "<InitialStateBelief>"]
-    lines += [*_entries("CondProb", "state_0", "null", "ProbTable", [("-", start)]), "</InitialStateBelief>"]
-    for section, variable, parents, tables, last in (
-        ("StateTransitionFunction", "state_1", "action state_0", pomdp.transitions, "state"),
-        ("ObsFunction", "seen", "action state_1", pomdp.observations, "observation"),
-    ):
-        cells = []
-        for action, table in zip(names["action"], tables, strict=True):
-            coo = table.tocoo()
-            for i, j, p in zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True):
-                cells.append((f"{action} {names['state'][i]} {names[last][j]}", repr(p)))
-        lines += [f"<{section}>", *_entries("CondProb", variable, parents, "ProbTable", cells), f"</{section}>"]
-    paid = [
-        (f"{names['action'][k]} {names['state'][i]}", repr(float(pomdp.rewards[i, k])))
-        for i, k in np.argwhere(pomdp.rewards)
+    states, actions, seen = (
+        [_token(each) for each in names] for names in (pomdp.state_names, pomdp.action_names, pomdp.observation_names)
+    )
+    paid = [((actions[k], states[i]), float(pomdp.rewards[i, k])) for i, k in np.argwhere(pomdp.rewards)]
+    lines = [
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<pomdpx version="1.0" id="credo">\n<Description/>\n'
+        f"<Discount>{pomdp.discount!r}</Discount>\n<Variable>\n"
+        f'<StateVar vnamePrev="state_0" vnameCurr="state_1" fullyObs="false">{_enumerated(states)}</StateVar>\n'
+        f'<ObsVar vname="seen">{_enumerated(seen)}</ObsVar>\n'
+        f'<ActionVar vname="action">{_enumerated(actions)}</ActionVar>\n'
+        '<RewardVar vname="reward"/>\n</Variable>',
+        *_section(
+            "InitialStateBelief",
+            "state_0",
+            "null",
+            [((name,), p) for name, p in zip(states, pomdp.start.tolist(), strict=True) if p],
+        ),
+        *_section(
+            "StateTransitionFunction", "state_1", "action state_0", entries(pomdp.transitions, actions, states, states)
+        ),
+        *_section("ObsFunction", "seen", "action state_1", entries(pomdp.observations, actions, states, seen)),
+        *_section("RewardFunction", "reward", "action state_0", paid),
+        "</pomdpx>\n",
     ]
-    lines += ["<RewardFunction>", *_entries("Func", "reward", "action state_0", "ValueTable", paid)]
-    lines += ["</RewardFunction>", "</pomdpx>"]
     with replacing(path) as beside:
-        beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        beside.write_text("\n".join(lines), encoding="utf-8")
     return path
 
 
-_KINDS = ("state", "action", "observation")
+def _enumerated(names: Sequence[str]) -> str:
+    return f"<ValueEnum>{escape(' '.join(names))}</ValueEnum>"
 
 
-def _entries(tag: str, variable: str, parents: str, kind: str, cells: Sequence[tuple[str, str]]) -> list[str]:
-    head = f'<{tag}><Var>{variable}</Var><Parent>{parents}</Parent><Parameter type="TBL">'
-    rows = [f"<Entry><Instance>{escape(at)}</Instance><{kind}>{value}</{kind}></Entry>" for at, value in cells]
-    return [head, *rows, f"</Parameter></{tag}>"]
+def _section(section: str, variable: str, parents: str, cells: Iterable[Entry]) -> list[str]:
+    tag, kind = ("Func", "ValueTable") if variable == "reward" else ("CondProb", "ProbTable")
+    head = f'<{section}><{tag}><Var>{variable}</Var><Parent>{parents}</Parent><Parameter type="TBL">'
+    rows = [
+        f"<Entry><Instance>{escape(' '.join(at))}</Instance><{kind}>{value!r}</{kind}></Entry>" for at, value in cells
+    ]
+    return [head, *rows, f"</Parameter></{tag}></{section}>"]
 
 
 def _token(name: object) -> str:
