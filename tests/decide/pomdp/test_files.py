@@ -392,7 +392,7 @@ def test_a_state_of_many_values_is_read_sparsely(tmp_path, tiger):
     ("old", "new", "sentence"),
     [
         (FACTORED, "", "is empty"),
-        ("</pomdpx>", "", "line .*: not well-formed XML"),
+        ("</pomdpx>", "", "not well-formed XML: .*line"),
         ("<Discount>0.9", "<Discount>much", "Discount must be a number, found 'much'"),
         ("dig east s2 -", "dig north s2 -", "'where_1' has no value 'north'; it has west, east"),
         ("dig east s2 -", "dig east s2", r"needs 4 words \(act where_1 ore_0 ore_1\)"),

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
@@ -45,9 +44,9 @@ def read(path: Path) -> POMDP:
     return parse(text, path.name, {"observations": ("nothing",)} if path.suffix.lower() == ".mdp" else {})
 
 
-def parse(text: str, name: str = "the text", names: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> POMDP:
+def parse(text: str, name: str = "the text", names: Mapping[str, tuple[str, ...]] | None = None) -> POMDP:
     """The problem of a text in Cassandra's format; `name` is for errors, `names` are those its preamble may omit."""
-    return _Parser(text, name, names).problem()
+    return _Parser(text, name, names or {}).problem()
 
 
 class Cells:
@@ -266,11 +265,11 @@ class _Parser:
                 self.fail(f"expected the section {kind} first")
         if not self.cells:
             s, a, o = self.shape
-            if a * s > LARGEST:
-                self.fail(f"expected at most {LARGEST:,} states times actions, {a * s:,} were announced")
-            self.cells = {"T": Cells(a * s, s), "O": Cells(a * s, o)}
+            if (rows := a * s) > LARGEST:
+                self.fail(f"expected at most {LARGEST:,} states times actions, {rows:,} were announced")
+            self.cells = {"T": Cells(rows, s), "O": Cells(rows, o)}
             if o == 1:  # which need not be said
-                self.cells["O"].say(np.arange(a * s), 0, 1.0)
+                self.cells["O"].say(np.arange(rows), 0, 1.0)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -289,24 +288,20 @@ class _Parser:
         last = self.at
         if not given:
             self.fail("expected the start: probabilities, uniform or states")
+        self.at, weights = first, np.zeros(s)
         if not how and given == ["uniform"]:
-            self.start = np.full(s, 1 / s)
-            return
-        if not how and len(given) == s and all(NUMBER.fullmatch(word) for word in given) and (s > 1 or given != ["0"]):
-            self.at = first
-            probs = self.floats(s, "the start")
-            if abs(probs.sum() - 1) > ROUNDING or (probs < 0).any():
-                self.fail(f"the start must be probabilities that sum to 1, their sum is {probs.sum():.9g}", first)
-            self.start = probs / probs.sum()
-            return
-        self.at, flags = first, np.zeros(s)
+            self.at, weights = last, np.ones(s)
+        elif not how and len(given) == s and all(map(NUMBER.fullmatch, given)) and (s > 1 or given != ["0"]):
+            weights = self.floats(s, "the start")
+            if abs(weights.sum() - 1) > ROUNDING or (weights < 0).any():
+                self.fail(f"the start must be probabilities that sum to 1, their sum is {weights.sum():.9g}", first)
         while self.at < last:
             which = self.number("states")
-            flags[slice(None) if which is None else which] = 1.0
-        flags = 1 - flags if how == "exclude" else flags
-        if not flags.any():
+            weights[slice(None) if which is None else which] = 1.0
+        weights = 1 - weights if how == "exclude" else weights
+        if not weights.any():
             self.fail("the start excludes all states", first)
-        self.start = flags / flags.sum()
+        self.start = weights / weights.sum()
 
     def entry(self, which: str) -> None:
         """T: a [: s [: s']], O: a [: s' [: o]] or R: a : s [: s' [: o]], and what is there."""

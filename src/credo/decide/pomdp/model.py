@@ -88,7 +88,9 @@ class POMDP(Problem):
         self.observation_names = _names(observations, o, "observations")
         self.factors = factors
         paid = expected_rewards(reward, moves, shows)
-        over = np.flatnonzero(check_terminal(self._numbers(terminal), s))
+        if isinstance(terminal, list | tuple) and any(isinstance(each, str) for each in terminal):
+            terminal = [self.state(each) for each in terminal]
+        over = np.flatnonzero(check_terminal(terminal, s))
         if len(over):
             paid[over] = 0.0
             stay = sp.csr_array((np.ones(len(over)), (over, over)), shape=(s, s))
@@ -213,10 +215,6 @@ class POMDP(Problem):
                 "a discount of 1 needs terminal states (that no action leaves and that pay nothing), found none; give "
                 "a discount below 1, terminal=, or a horizon"
             )
-
-    def _numbers(self, states: ArrayLike) -> ArrayLike:
-        named = isinstance(states, list | tuple) and any(isinstance(each, str) for each in states)
-        return [self.state(each) for each in states] if named else states
 
     def _probabilities(self, given: Sequence[sp.csr_array], what: str, where: str, tolerance: float) -> sp.csr_array:
         """The matrices of all actions in one, rows clean; or an error that names the row that is worst."""

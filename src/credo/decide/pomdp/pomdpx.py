@@ -158,10 +158,8 @@ def read(path: Path) -> POMDP:
     text = re.sub(rb"<pomdpx\b[^>]*>", lambda tag: b"<pomdpx" + b"\n" * tag[0].count(b"\n") + b">", text, count=1)
     try:
         root = ET.fromstring(text)
-    except ET.ParseError as error:
-        raise DataError(f"{path.name}, line {error.position[0]}: not well-formed XML: {error}") from None
-    except (LookupError, ValueError) as error:
-        raise DataError(f"{path.name}: not XML that can be read: {error}") from None
+    except (SyntaxError, LookupError, ValueError) as error:
+        raise DataError(f"{path.name}: not well-formed XML: {error}") from None
     try:
         return _Reader(root).problem()
     except DataError as error:
@@ -201,8 +199,8 @@ class _Reader:
             rewards,
             discount,
             start,
-            states=_products(self.states),
-            actions=_products(self.actions),
+            states=[",".join(each) for each in product(*(v.values for v in self.states))],
+            actions=[",".join(each) for each in product(*(v.values for v in self.actions))],
             observations=[",".join(v.values[i] for v, i in zip(self.seen, each, strict=True)) for each in where],
             factors=factors if len(factors) > 1 else None,
             tolerance=ROUNDING,
@@ -309,13 +307,14 @@ def write(pomdp: POMDP, path: Path) -> Path:
     states, actions, seen = (
         [_token(each) for each in names] for names in (pomdp.state_names, pomdp.action_names, pomdp.observation_names)
     )
+    listed = [f"<ValueEnum>{escape(' '.join(each))}</ValueEnum>" for each in (states, actions, seen)]
     paid = [((actions[k], states[i]), float(pomdp.rewards[i, k])) for i, k in np.argwhere(pomdp.rewards)]
     lines = [
         f'<?xml version="1.0" encoding="UTF-8"?>\n<pomdpx version="1.0" id="credo">\n<Description/>\n'
         f"<Discount>{pomdp.discount!r}</Discount>\n<Variable>\n"
-        f'<StateVar vnamePrev="state_0" vnameCurr="state_1" fullyObs="false">{_enumerated(states)}</StateVar>\n'
-        f'<ObsVar vname="seen">{_enumerated(seen)}</ObsVar>\n'
-        f'<ActionVar vname="action">{_enumerated(actions)}</ActionVar>\n'
+        f'<StateVar vnamePrev="state_0" vnameCurr="state_1" fullyObs="false">{listed[0]}</StateVar>\n'
+        f'<ObsVar vname="seen">{listed[2]}</ObsVar>\n'
+        f'<ActionVar vname="action">{listed[1]}</ActionVar>\n'
         '<RewardVar vname="reward"/>\n</Variable>',
         *_section(
             "InitialStateBelief",
@@ -333,10 +332,6 @@ def write(pomdp: POMDP, path: Path) -> Path:
     with replacing(path) as beside:
         beside.write_text("\n".join(lines), encoding="utf-8")
     return path
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    return f"<ValueEnum>{escape(' '.join(names))}</ValueEnum>"
 
 
 def _section(section: str, variable: str, parents: str, cells: Iterable[Entry]) -> list[str]:
@@ -396,7 +391,3 @@ def _variable(element: ET.Element, name: str, letter: str) -> Variable:
         raise DataError(f"the values of {element.get(name)!r} must differ, found {' '.join(values)[:60]}")
     seen = element.get("fullyObs", "false").strip().lower() == "true"
     return Variable(element.get(name, ""), values, element.get("vnamePrev", ""), seen)
-
-
-def _products(variables: Sequence[Variable]) -> list[str]:
-    return [",".join(each) for each in product(*(v.values for v in variables))]
