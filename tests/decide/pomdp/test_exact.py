@@ -141,6 +141,9 @@ def test_files_of_plans(tmp_path, tiger, plan):
         np.testing.assert_array_equal(vectors.actions, plan.vectors.actions)
     with pytest.raises(DataError, match="written to .alpha or .policy"):
         plan.write(tmp_path / "plan.txt")
+    (tmp_path / "mixed.policy").write_text('<Policy><AlphaVector numObsValue="2"/></Policy>')
+    with pytest.raises(DataError, match="the part of the state that is not seen .*written as .pomdp"):
+        read(tiger, tmp_path / "mixed.policy")
     (tmp_path / "bad.alpha").write_text("0\n1 2 3\n")
     (tmp_path / "nan.alpha").write_text("0\n1 nan\n")
     with pytest.raises(DataError, match="finite values, found nan"):

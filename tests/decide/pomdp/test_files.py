@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+import credo
 from credo.decide.pomdp import POMDP
 from credo.decide.pomdp.cassandra import parse
 from credo.errors import CredoError, DataError
@@ -221,7 +223,7 @@ def test_written_and_read_again(tmp_path, tiger, random_pomdp):
         ("# only words\n", "is empty"),
         (HEAD + "T: 2 identity", r"line 6: expected one of the 2 actions, found '2'"),
         (HEAD + "T: 0 : a : d 1", r"line 6: expected one of the 3 states, found 'd'"),
-        (HEAD + "T: 0 : a : b one", r"line 6: expected 1 numbers of a probability, found 'one'"),
+        (HEAD + "T: 0 : a : b one", r"line 6: expected a probability, found 'one'"),
         (HEAD + "T: 0\n1 0 0\n0 1 zero\n", r"line 8: expected 9 numbers of a matrix, found 'zero'"),
         (HEAD + "T: 0\n1 0 0\n", r"expected 9 numbers .* of which there are 3, found the end of the file"),
         (HEAD + "T: 0 : a identity", r"identity takes the place of a square matrix, found 'identity'"),
@@ -229,19 +231,19 @@ def test_written_and_read_again(tmp_path, tiger, random_pomdp):
         (HEAD + "R: 0 5", r"line 6: expected ':' and a state after the action of a reward, found '5'"),
         (HEAD + "start: 0.5 0.5 0.5\n", r"line 6: the start must be probabilities that sum to 1, their sum is 1.5"),
         (HEAD + "start exclude: a b c\n", "excludes all states"),
-        (HEAD + "colour: red", r"line 6: .*found ':'"),
+        (HEAD + "colour: red", r"line 6: expected one of discount, .*, found 'colour'"),
         ("values: profit", r"line 1: values must be reward or cost, found 'profit'"),
         ("states: a a", r"line 1: expected states that differ, found 'a'"),
         ("T: 0 identity", r"line 1: expected the section states first"),
         (HEAD[14:] + REST, "has no discount"),
-        ("discount: 1_0", r"line 1: expected 1 numbers of the discount, found '1_0'"),
+        ("discount: 1_0", r"line 1: expected the discount, a number, found '1_0'"),
         ("discount: 1.5\n" + HEAD[14:] + REST, "discount"),
         (HEAD + "start: 0.5 nan 0.5\n", r"line 6: expected one of the 3 states, found '0.5'"),
-        (HEAD + REST + "R: * : * : * : * 1e400", r"line 8: expected 1 numbers of a reward, found '1e400'"),
+        (HEAD + REST + "R: * : * : * : * 1e400", r"line 8: expected a reward, found '1e400'"),
         (HEAD + "T: ² identity", r"line 6: expected one of the 2 actions, found '²'"),
         ("states: a * b\n", r"line 1: expected names of states, or how many there are, found '\*'"),
         ("states: -3\n", r"line 1: expected names of states, or how many there are, found '-3'"),
-        ("states: 99999999999\n", r"line 1: expected at most 50,000,000 states"),
+        ("states: 99999999999\n", r"line 1: expected at most 5,000,000 states"),
         (
             "states: 100000\nactions: 9\nobservations: 2\nT: * uniform",
             r"line 4: expected at most .* 90,000,000,000 are",
@@ -258,6 +260,37 @@ def test_bad_files(text, sentence, tmp_path):
     with pytest.raises(DataError, match=sentence) as caught:
         POMDP.read(path)
     assert "bad.pomdp" in str(caught.value)
+
+
+@pytest.mark.parametrize("old", ["T: * : * : * 0\n", "T: 0 : a : b 0.7\n", ""])
+def test_zeros_for_all_take_back_what_was_said(old):
+    p = parse(f"{HEAD}{old}T: * : * : * 0.0\nT: * : a : c 1\nT: * : b : b : 1\nT: * : c : a 1\nO: * uniform")
+    for table in p.transitions:
+        np.testing.assert_array_equal(table.toarray(), np.eye(3)[[2, 1, 0]])
+
+
+def test_rewards_of_patterns_that_alternate():
+    """The last line counts, whichever coordinates it names."""
+    text = HEAD + REST + "".join(f"R: * : {s} : * : * {s}\nR: 0 : {s} : {s} : x {9 - s}\n" for s in range(3))
+    np.testing.assert_allclose(parse(text + "R: * : b : * : y -4").rewards[:, 0], [4.5, (8 - 4) / 2, (7 + 2) / 2])
+
+
+def test_the_world_of_an_mdp_file(tmp_path):
+    """Rewards over next states, as a matrix or a row, are for those."""
+    path = tmp_path / "w.mdp"
+    path.write_text("discount: 0.9 values: cost states: 2 actions: 2 start: 1 T: * uniform R: 0 1 2 3 4 R: 1 : 0 5 7")
+    world = credo.MDP.read(path)
+    np.testing.assert_array_equal(world.rewards, [[-1.5, -6], [-3.5, 0]])
+    np.testing.assert_array_equal(world.start, [0, 1])
+
+
+def test_names_are_written_as_other_programs_read_them(tmp_path):
+    p = POMDP(
+        [np.eye(2)] * 2, np.eye(2), [1.0, 2.0], states=["a b", "c,d"], actions=["T", "go"], observations=["1st", "2nd"]
+    )
+    back = POMDP.read(p.write(tmp_path / "p.pomdp"))
+    assert (back.state_names, back.action_names, back.observation_names) == (("a_b", "c_d"), ("0", "1"), ("0", "1"))
+    same(p, back)
 
 
 def test_no_file(tmp_path):
@@ -327,31 +360,74 @@ def test_factors_are_expanded(tmp_path):
     np.testing.assert_allclose(p.rewards[[0, 1, 2, 5], 1], [-1, -1, -1 + 0.8 * 3, -1 + dug])
 
 
+def test_attributes_that_xml_forbids(tmp_path, tiger):
+    """Files of POMDPs.jl have `xmlns:=`; SARSOP reads them, and tables without a type."""
+    path = tiger.write(tmp_path / "p.pomdpx")
+    strange = "<pomdpx id='t'\n xmlns:='http://w' xsi:noNamespaceSchemaLocation='pomdpx.xsd'>"
+    path.write_text(re.sub("<pomdpx[^>]*>", strange, path.read_text()).replace(' type="TBL"', ""))
+    same(tiger, POMDP.read(path))
+
+
+def test_a_state_of_many_values_is_read_sparsely(tmp_path, tiger):
+    """A table of 8000 x 8000 would be 512 MB."""
+    text = tiger.write(tmp_path / "p.pomdpx").read_text()
+    for tag, table in {"State": "* - -", "Obs": "* * -"}.items():
+        word = "identity" if tag == "State" else "0.25 0.75"
+        one = f"<Entry><Instance>{table}</Instance><ProbTable>{word}</ProbTable></Entry></Parameter></CondProb></{tag}"
+        text = re.sub(f"(<{tag}[a-zA-Z]*Function>.*?)<Entry>.*</{tag}", rf"\1{one}", text, flags=re.DOTALL)
+    text = re.sub("<ValueEnum>tiger.*?</ValueEnum>", "<NumValues>8000</NumValues>", text)
+    text = (
+        re.sub("<ProbTable>0.5 0.5<", "<ProbTable>uniform<", text)
+        .replace("tiger-left", "s0")
+        .replace("tiger-right", "s1")
+    )
+    (tmp_path / "p.pomdpx").write_text(text)
+    p = POMDP.read(tmp_path / "p.pomdpx")
+    assert p.shape == (8000, 3, 2)
+    assert all((m != sp.eye_array(8000)).nnz == 0 for m in p.transitions)
+    np.testing.assert_array_equal(p.rewards[:3, 1], [-100, 10, 0])
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
         (FACTORED, "", "is empty"),
-        ("</pomdpx>", "", "line .*: not well-formed XML"),
+        ("</pomdpx>", "", "not well-formed XML: .*line"),
         ("<Discount>0.9", "<Discount>much", "Discount must be a number, found 'much'"),
         ("dig east s2 -", "dig north s2 -", "'where_1' has no value 'north'; it has west, east"),
         ("dig east s2 -", "dig east s2", r"needs 4 words \(act where_1 ore_0 ore_1\)"),
         ("0.5 0.25 0.25", "0.5 0.25", "needs 3 numbers, found 2"),
         ("0.5 0.25 0.25", "0.5 0.25 0.5", r"found 1.25 \(off by \+0.25\) for action 'dig' from state 'east,s2'"),
-        ("act where_1 ore_0<", "act where_1 ore_9<", "there is no variable 'ore_9'"),
+        ("act where_1 ore_0<", "act where_1 ore_9<", "the table of 'ore_1' names 'ore_9', which is no variable"),
         ("<ProbTable>uniform", "<ProbTable>0.5 0.5 0.5", "InitialStateBelief must sum to 1, found the sum 1.5"),
         ("<NumValues>3</NumValues>", "", "a StateVar needs"),
-        ("act where_1 ore_0<", "act where_1 ore_1<", "depend on each other"),
+        ("act where_1 ore_0<", "act where_1 ore_1<", "the table of 'ore_1' names 'ore_1', twice"),
+        (
+            '<Var>ore_0</Var><Parent>null</Parent><Parameter type="TBL">\n  <Entry><Instance>-<',
+            '<Var>ore_0</Var><Parent>act</Parent><Parameter type="TBL">\n  <Entry><Instance>* -<',
+            "the tables of ore_0 depend on each other, or on what is not known yet",
+        ),
+        (
+            "<Var>ore_0<",
+            "<Var>where_0<",
+            "Belief must have one table of each of where_0, ore_0, found where_0, where_0",
+        ),
+        (
+            "<Var>ore_0<",
+            "<Var>act<",
+            "InitialStateBelief must have one table of each of where_0, ore_0, found where_0, act",
+        ),
         ("0.5 0.25 0.25", "-0.5 0.75 0.75", "'ore_1' must hold probabilities, found -0.5"),
         ("0.5 0.25 0.25", "0.5 0.5 nan", "must be 3 numbers, found '0.5 0.5 nan'"),
         ("<NumValues>3<", "<NumValues>99999999999<", "'?ore_1'? must have at most"),
         ('vname="beep"', 'vname="act"', "variables must have names that differ"),
         ("no yes", "no no", "the values of 'beep' must differ"),
-        (">0.2<", ">much<", "a Terminal in the diagram of 'beep' must be a number, found 'much'"),
+        (">0.2<", ">much<", "a Terminal in the table of 'beep' must be a number, found 'much'"),
         ("<Terminal>0.5</Terminal>", "", "a Edge with 0 elements inside"),
         (
             '<SubDAG type="uniform" var="beep"/>',
             '<SubDAG type="persistent" var="beep"/>',
-            "persistent .* needs a state",
+            "a persistent SubDAG, which needs a state",
         ),
         (
             '<Node var="beep"><Edge val="no"><Terminal>0.2</Terminal></Edge>',

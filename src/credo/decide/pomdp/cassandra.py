@@ -5,9 +5,9 @@ row or a matrix says takes the place of all that was said of it before.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite, prod
 from pathlib import Path
-from types import MappingProxyType
 from typing import NoReturn
 
 import numpy as np
@@ -22,7 +22,18 @@ ROUNDING = 1e-4
 """Rows of files may be off by so much, as their numbers are rounded; they are divided by their sums."""
 LARGEST = 50_000_000
 """States times actions, or numbers of one table, that a file may ask for."""
-SECTIONS = ("discount", "values", "states", "actions", "observations", "start", "T", "O", "R")
+MANY = 5_000_000
+"""States, actions or observations of a file: their names alone take a gigabyte."""
+Entry = tuple[tuple[str, ...], float]
+"""Where a number stands, by names, and the number."""
+KINDS = {
+    "T": ("actions", "states", "states"),
+    "O": ("actions", "states", "observations"),
+    "R": ("actions", "states", "states", "observations"),
+}
+SECTIONS = ("discount", "values", "states", "actions", "observations", "start", *KINDS)
+RESERVED = {*SECTIONS, "uniform", "identity", "reset", "reward", "cost", "include", "exclude"}
+"""What nothing may be called in files for other programs, whose names are letters, digits, - and _."""
 TOKEN = re.compile(r"[^\s:*]+|[:*]")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -33,40 +44,50 @@ def read(path: Path) -> POMDP:
     return parse(text, path.name, {"observations": ("nothing",)} if path.suffix.lower() == ".mdp" else {})
 
 
-def parse(text: str, name: str = "the text", names: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> POMDP:
+def parse(text: str, name: str = "the text", names: Mapping[str, tuple[str, ...]] | None = None) -> POMDP:
     """The problem of a text in Cassandra's format; `name` is for errors, `names` are those its preamble may omit."""
-    return _Parser(text, name, names).problem()
+    return _Parser(text, name, names or {}).problem()
 
 
 class Cells:
-    """Probabilities (rows, columns) as they were said, the last word counting."""
+    """Numbers of (rows, columns) as they were said, the last word counting; zero where nothing was."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self.shape = (rows, columns)
-        self.cleared = np.full(rows, -1)
-        self.chunks: list[tuple[np.ndarray, np.ndarray]] = []
-        self.turn: list[int] = []
-
-    def say(self, rows: Int[np.ndarray, " n"], columns: Int[np.ndarray, " n"], values: np.ndarray) -> None:
-        """These cells hold these values."""
-        self.chunks.append((rows * self.shape[1] + columns, values))
-        self.turn.append(len(self.turn))
+        self.kind = np.int32 if (rows + 1) * columns < 2**31 else np.int64
+        self.said: list[tuple[np.ndarray, np.ndarray]] = []
+        self.cleared = np.zeros(rows, np.int32)
+        """How much had been said when a row was begun anew."""
 
     def clear(self, rows: Int[np.ndarray, " n"]) -> None:
         """What was said of these rows does not count any more."""
-        self.cleared[rows] = len(self.turn)
+        self.cleared[rows] = len(self.said)
+
+    def say(self, rows: np.ndarray | int, columns: np.ndarray | int, values: np.ndarray | float) -> None:
+        """These cells, of rows and columns that broadcast together, hold these values."""
+        where = np.atleast_1d(rows * self.shape[1] + columns).astype(self.kind)
+        full = np.empty(where.shape)
+        full[...] = values
+        keys, numbers = where.ravel(), full.ravel()
+        if np.ndim(rows) and (self.cleared[rows] == len(self.said)).all():  # they are zero already
+            keys, numbers = keys[numbers != 0], numbers[numbers != 0]
+        self.said.append((keys, numbers))
 
     def matrix(self) -> sp.csr_array:
         """(rows, columns), sparse."""
-        if not self.chunks:
+        if not self.said:
             return sp.csr_array(self.shape)
-        keys = np.concatenate([k for k, _ in self.chunks])
-        values = np.concatenate([v for _, v in self.chunks])
-        turns = np.repeat(self.turn, [len(k) for k, _ in self.chunks])
-        counts = turns >= self.cleared[keys // self.shape[1]]
-        keys, values = keys[counts][::-1], values[counts][::-1]
-        last, where = np.unique(keys, return_index=True)
-        found = sp.csr_array((values[where], np.divmod(last, self.shape[1])), shape=self.shape)
+        rows, columns = self.shape
+        keys, values = (np.concatenate(each) for each in zip(*self.said, strict=True))
+        turns = np.repeat(np.arange(len(self.said), dtype=np.int32), [len(k) for k, _ in self.said])
+        counts = turns >= self.cleared[keys // columns]
+        keys, values = keys[counts], values[counts]
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        last = np.append(keys[1:] != keys[:-1], True)[: len(keys)]
+        keys, values = keys[last], values[order[last]]
+        indptr = np.searchsorted(keys, np.arange(rows + 1, dtype=self.kind) * columns).astype(np.int32)
+        found = sp.csr_array((values, keys % columns, indptr), shape=self.shape)
         found.eliminate_zeros()
         return found
 
@@ -96,7 +117,7 @@ class _Parser:
         index = self.at if at is None else at
         places = [m.start() for m in TOKEN.finditer(self.text)]
         line = self.text.count("\n", 0, places[index]) + 1 if index < len(places) else self.text.count("\n") + 1
-        found = repr(self.tokens[index]) if index < len(self.tokens) else "the end of the file"
+        found = repr(self.tokens[index][:40]) if index < len(self.tokens) else "the end of the file"
         raise DataError(f"{self.name}, line {line}: {what}, found {found}")
 
     def peek(self, ahead: int = 0) -> str:
@@ -104,17 +125,11 @@ class _Parser:
         return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else ""
 
     def take(self, what: str) -> str:
-        """The next token."""
-        if self.at >= len(self.tokens):
+        """The next token; a colon where that is what is expected."""
+        if self.at >= len(self.tokens) or (what == "':'" and self.peek() != what[1]):
             self.fail(f"expected {what}")
         self.at += 1
         return self.tokens[self.at - 1]
-
-    def colon(self) -> None:
-        """The next token, a colon."""
-        if self.peek() != ":":
-            self.fail("expected ':'")
-        self.at += 1
 
     def section_begins(self) -> bool:
         """Whether the next tokens begin a section (or the file ends)."""
@@ -128,9 +143,13 @@ class _Parser:
         first = self.at
         while not self.section_begins():
             if self.peek() == ":":
-                self.fail("expected a name or a section")
+                self.no_section(self.at - 1)
             self.at += 1
         return self.tokens[first : self.at]
+
+    def no_section(self, at: int) -> NoReturn:
+        """The error where a section should begin."""
+        self.fail(f"expected one of {', '.join(SECTIONS)} with a colon", at)
 
     def floats(self, n: int, what: str) -> Float[np.ndarray, " n"]:
         """The next n numbers."""
@@ -141,13 +160,21 @@ class _Parser:
             out = np.array([np.nan])
         plain = "".join(given)
         if not (np.isfinite(out).all() and plain.isascii() and "_" not in plain):  # Python takes 1_0 and ٣ for numbers
-            wrong = [not NUMBER.fullmatch(token) or not np.isfinite(float(token)) for token in given]
-            self.fail(f"expected {n} numbers of {what}", self.at + wrong.index(True))
+            wrong = [is_number(token) for token in given].index(False)
+            self.fail(f"expected {n} numbers of {what}", self.at + wrong)
         if len(given) < n:
             self.at = len(self.tokens)
             self.fail(f"expected {n} numbers of {what}, of which there are {len(given)}")
         self.at += n
         return out
+
+    def value(self, what: str) -> float:
+        """The next number, without the price of an array."""
+        token = self.peek()
+        if not is_number(token):
+            self.fail(f"expected {what}")
+        self.at += 1
+        return float(token)
 
     def number(self, kind: str) -> int | None:
         """The number of a state, action or observation; None for `*`, which is all of them."""
@@ -170,21 +197,23 @@ class _Parser:
             raise DataError(f"{self.name} is empty; a .pomdp file begins with discount, values, states, …")
         while self.at < len(self.tokens):
             if not self.section_begins():
-                self.fail(f"expected one of {', '.join(SECTIONS)} with a colon")
+                self.no_section(self.at)
             section = self.take("a section")
             if section == "start":
                 self.begin()
                 continue
-            self.colon()
-            if section in ("T", "O", "R"):
+            self.take("':'")
+            if section in KINDS:
                 self.entry(section)
             else:
                 self.preamble(section)
         self.ready()
         if self.discount is None:
             raise DataError(f"{self.name} has no discount; write a line such as 'discount: 0.95'")
-        a, s, o = (len(self.names[kind]) for kind in ("actions", "states", "observations"))
-        moves, shows = ([each[k * s : (k + 1) * s] for k in range(a)] for each in (self.table("T"), self.table("O")))
+        s, a, o = self.shape
+        moves, shows = (
+            [each[k * s : (k + 1) * s] for k in range(a)] for each in (t.matrix() for t in self.cells.values())
+        )
         try:
             return POMDP(
                 moves,
@@ -203,7 +232,7 @@ class _Parser:
     def preamble(self, section: str) -> None:
         """discount, values, states, actions, observations."""
         if section == "discount":
-            self.discount = float(self.floats(1, "the discount")[0])
+            self.discount = self.value("the discount, a number")
         elif section == "values":
             kind = self.take("reward or cost")
             if kind.removesuffix("s") not in ("reward", "cost"):  # the plural is found in files of pomdp.org
@@ -218,8 +247,8 @@ class _Parser:
                 if word == "*" or (NUMBER.fullmatch(word) and not is_count(word)):
                     self.fail(f"expected names of {section}, or how many there are", first + k)
             if len(given) == 1 and is_count(given[0]):
-                if len(given[0]) > len(str(LARGEST)) or int(given[0]) > LARGEST:
-                    self.fail(f"expected at most {LARGEST:,} {section}", first)
+                if len(given[0]) > len(str(MANY)) or int(given[0]) > MANY:
+                    self.fail(f"expected at most {MANY:,} {section}", first)
                 given = [str(k) for k in range(int(given[0]))]
             if not given:
                 self.fail(f"expected the {section} or how many there are")
@@ -234,174 +263,149 @@ class _Parser:
         for kind in ("states", "actions", "observations"):
             if kind not in self.names:
                 self.fail(f"expected the section {kind} first")
+        if not self.cells:
+            s, a, o = self.shape
+            if (rows := a * s) > LARGEST:
+                self.fail(f"expected at most {LARGEST:,} states times actions, {rows:,} were announced")
+            self.cells = {"T": Cells(rows, s), "O": Cells(rows, o)}
+            if o == 1:  # which need not be said
+                self.cells["O"].say(np.arange(rows), 0, 1.0)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """How many states, actions and observations."""
+        return len(self.names["states"]), len(self.names["actions"]), len(self.names["observations"])
 
     def begin(self) -> None:
         """start: probabilities, uniform, a state; start include: states; start exclude: states."""
         self.ready()
         if self.resets:
             self.fail("expected the start before the first reset", self.at - 1)
-        how = self.take("':'") if self.peek() in ("include", "exclude") else ""
-        self.colon()
-        s, first = len(self.names["states"]), self.at
+        how = self.take("a word") if self.peek() in ("include", "exclude") else ""
+        self.take("':'")
+        s, first = self.shape[0], self.at
         given = self.words()
         last = self.at
         if not given:
             self.fail("expected the start: probabilities, uniform or states")
+        self.at, weights = first, np.zeros(s)
         if not how and given == ["uniform"]:
-            self.start = np.full(s, 1 / s)
-            return
-        if not how and len(given) == s and all(NUMBER.fullmatch(word) for word in given) and (s > 1 or given != ["0"]):
-            self.at = first
-            probs = self.floats(s, "the start")
-            if abs(probs.sum() - 1) > ROUNDING or (probs < 0).any():
-                self.fail(f"the start must be probabilities that sum to 1, their sum is {probs.sum():.9g}", first)
-            self.start = probs / probs.sum()
-            return
-        self.at, flags = first, np.zeros(s)
+            self.at, weights = last, np.ones(s)
+        elif not how and len(given) == s and all(map(NUMBER.fullmatch, given)) and (s > 1 or given != ["0"]):
+            weights = self.floats(s, "the start")
+            if abs(weights.sum() - 1) > ROUNDING or (weights < 0).any():
+                self.fail(f"the start must be probabilities that sum to 1, their sum is {weights.sum():.9g}", first)
         while self.at < last:
             which = self.number("states")
-            flags[slice(None) if which is None else which] = 1.0
-        flags = 1 - flags if how == "exclude" else flags
-        if not flags.any():
+            weights[slice(None) if which is None else which] = 1.0
+        weights = 1 - weights if how == "exclude" else weights
+        if not weights.any():
             self.fail("the start excludes all states", first)
-        self.start = flags / flags.sum()
-
-    def table(self, which: str) -> sp.csr_array:
-        """What was said with T or O; one observation need not be said."""
-        cells = self._cells(which)
-        rows, columns = cells.shape
-        return cells.matrix() if cells.chunks or columns > 1 else sp.csr_array(np.ones((rows, 1)))
-
-    def _cells(self, which: str) -> Cells:
-        if which not in self.cells:
-            s, a = len(self.names["states"]), len(self.names["actions"])
-            if a * s > LARGEST:
-                self.fail(f"expected at most {LARGEST:,} states times actions, {a * s:,} were announced")
-            self.cells[which] = Cells(a * s, s if which == "T" else len(self.names["observations"]))
-        return self.cells[which]
+        self.start = weights / weights.sum()
 
     def entry(self, which: str) -> None:
         """T: a [: s [: s']], O: a [: s' [: o]] or R: a : s [: s' [: o]], and what is there."""
         self.ready()
-        kinds = {
-            "T": ("actions", "states", "states"),
-            "O": ("actions", "states", "observations"),
-            "R": ("actions", "states", "states", "observations"),
-        }[which]
+        kinds = KINDS[which]
         where = [self.number(kinds[0])]
         while len(where) < len(kinds) and self.peek() == ":":
-            self.colon()
+            self.at += 1
             where.append(self.number(kinds[len(where)]))
         if len(where) == len(kinds) and self.peek() == ":":  # some writers put one before the number, too
-            self.colon()
+            self.at += 1
         if which == "R":
             self.reward(where)
             return
-        cells, s = self._cells(which), len(self.names["states"])
+        cells, (s, a, _) = self.cells[which], self.shape
+        action, state, column = (*where, None, None)[:3]
+        if action is not None and state is not None and column is not None:  # most lines of most files
+            cells.say(action * s + state, column, self.value("a probability"))
+            return
         columns = cells.shape[1]
-        actions = np.arange(len(self.names["actions"])) if where[0] is None else np.array([where[0]])
-        states = np.arange(s) if len(where) < 2 or where[1] is None else np.array([where[1]])
+        actions = np.arange(a) if action is None else np.array([action])
+        states = np.arange(s) if state is None else np.array([state])
         rows = (actions[:, None] * s + states).ravel()
-        if len(where) == 3:
-            value = self.floats(1, "a probability")
-            to = np.arange(columns) if where[2] is None else np.array([where[2]])
-            self.alike(cells, rows, to, np.repeat(value, len(to)))
+        if column is not None:
+            cells.say(rows, column, self.value("a probability"))
             return
-        word = self.peek()
-        cells.clear(rows)
-        if word in ("uniform", "identity", "reset"):
-            self.at += 1
-        if word == "identity":
-            if len(where) == 2 or columns != s:
-                self.fail("identity takes the place of a square matrix", self.at - 1)
-            cells.say(rows, rows % s, np.ones(len(rows)))
-            return
-        if word == "uniform":
-            line = np.full(columns, 1 / columns)
-        elif word == "reset":
+        word, line = self.peek(), np.full(columns, 1 / columns)
+        if word == "identity" and (len(where) == 2 or columns != s):
+            self.fail("identity takes the place of a square matrix")
+        if word == "reset":
             if which != "T":
-                self.fail("reset is for transitions", self.at - 1)
-            line = np.full(s, 1 / s) if self.start is None else self.start
-            self.resets = True
-        elif len(where) == 2:
-            line = self.floats(columns, "a row")
-        else:
-            table = self.floats(s * columns, "a matrix").reshape(s, columns)
-            i, j = np.nonzero(table)
-            for action in actions:
-                cells.say(action * s + i, j, table[i, j])
-            return
+                self.fail("reset is for transitions")
+            line, self.resets = line if self.start is None else self.start, True
+        elif len(where) == 3:
+            line = np.full(columns, self.value("a probability"))
+        elif word not in ("identity", "uniform"):
+            n, what = (columns, "a row") if len(where) == 2 else (s * columns, "a matrix")
+            line = self.floats(n, what)
+        self.at += word in ("identity", "uniform", "reset")
+        cells.clear(rows)
         to = np.flatnonzero(line)
-        self.alike(cells, rows, to, line[to])
-
-    def alike(self, cells: Cells, rows: Int[np.ndarray, " n"], to: Int[np.ndarray, " m"], probs: np.ndarray) -> None:
-        """The same probabilities in each of some rows."""
-        if len(rows) * len(to) > LARGEST:
-            self.fail(
-                f"expected at most {LARGEST:,} probabilities of one line, {len(rows) * len(to):,} are meant",
-                self.at - 1,
-            )
-        cells.say(np.repeat(rows, len(to)), np.tile(to, len(rows)), np.tile(probs, len(rows)))
+        if word == "identity":
+            cells.say(rows, rows % s, 1.0)
+        elif line.size > columns:
+            cells.say(actions[:, None] * s + to // columns, to % columns, line[to])
+        elif rows.size * len(to) <= LARGEST:
+            cells.say(rows[:, None], to, line[to])
+        else:
+            most = f"expected at most {LARGEST:,} probabilities of one line, {rows.size * len(to):,} are meant"
+            self.fail(most, self.at - 1)
 
     def reward(self, where: list[int | None]) -> None:
-        """A number, a row over observations, or a matrix over next states and observations."""
-        s, o = len(self.names["states"]), len(self.names["observations"])
-        if len(where) == 1:
+        """A number, a row over observations, or a matrix over next states and observations (in an MDP over states)."""
+        s, a, o = self.shape
+        if len(where) == 1 and o > 1:
             self.fail("expected ':' and a state after the action of a reward")
-        if len(where) == 4:
-            self.rewards.append((tuple(where), float(self.floats(1, "a reward")[0])))
+        rest = (a, s, s, o)[len(where) :]
+        if not rest:
+            self.rewards.append((tuple(where), self.value("a reward")))
             return
-        n = o if len(where) == 3 else s * o
-        values = self.floats(n, "rewards")
+        values = self.floats(prod(rest), "rewards")
         if (values == values[0]).all():
-            self.rewards.append(((*where, *[None] * (4 - len(where))), float(values[0])))
+            self.rewards.append(((*where, *[None] * len(rest)), float(values[0])))
             return
-        for k, value in enumerate(values.tolist()):
-            rest = (k,) if len(where) == 3 else divmod(k, o)
-            self.rewards.append(((*where, *rest), value))
+        for k, value in zip(np.ndindex(rest), values.tolist(), strict=True):
+            self.rewards.append(((*where, *k), value))
 
 
 def _expected(
-    said: list[tuple[tuple[int | None, ...], float]],
-    moves: list[sp.csr_array],
-    shows: list[sp.csr_array],
+    said: Sequence[tuple[tuple[int | None, ...], float]],
+    moves: Sequence[sp.csr_array],
+    shows: Sequence[sp.csr_array],
     shape: tuple[int, int, int],
 ) -> Float[np.ndarray, "s a"]:
-    """r(s, a) of rewards as they were said: entries that name the same coordinates are looked up together, in order."""
+    """r(s, a) of rewards as they were said: entries that name the same coordinates are looked up together."""
     s, a, o = shape
-    sizes = np.array([a, s, s, o])
-    groups: list[tuple[tuple[bool, ...], list[tuple[int, ...]], list[float]]] = []
-    for where, value in said:
-        named = tuple(each is not None for each in where)
-        if not groups or groups[-1][0] != named:
-            groups.append((named, [], []))
-        groups[-1][1].append(tuple(each or 0 for each in where))
-        groups[-1][2].append(value)
+    weights = np.array([s * s * o, s * o, o, 1])
+    turns: dict[tuple[bool, ...], list[int]] = {}
+    for turn, (where, _) in enumerate(said):
+        turns.setdefault(tuple(each is not None for each in where), []).append(turn)
+    values = np.array([0.0, *(value for _, value in said)])
     lookup = []
-    for named, places, values in groups:
-        weight = np.array(named) * np.append(np.cumprod(sizes[::-1])[::-1][1:], 1)
-        keys = np.array(places) @ weight
-        known, last = np.unique(keys[::-1], return_index=True)
-        lookup.append((weight, known, np.array(values)[::-1][last]))
-    sees = any(named[3] for named, _, _ in groups)
-    moved = sees or any(named[2] for named, _, _ in groups)
+    for named, own in turns.items():
+        weight = weights * named
+        keys = np.array([[each or 0 for each in said[turn][0]] for turn in own[::-1]]) @ weight
+        known, last = np.unique(keys, return_index=True)
+        lookup.append((weight, known, np.array(own[::-1])[last] + 1))
     out = np.zeros((s, a))
     for k in range(a):
         here, after, seen, probs = np.arange(s), np.zeros(s, int), np.zeros(s, int), np.ones(s)
-        if moved:
+        if any(named[2] or named[3] for named in turns):
             table = moves[k].tocoo()
             here, after, probs = table.row, table.col, table.data
             seen = np.zeros(len(here), int)
-        if sees:
+        if any(named[3] for named in turns):
             entry, at = entries_of(shows[k].indptr, after)
             here, after, seen = here[entry], after[entry], shows[k].indices[at]
             probs = probs[entry] * shows[k].data[at]
-        paid = np.zeros(len(here))
-        for weight, known, each in lookup:
+        latest = np.zeros(len(here), int)  # which line said the last word
+        for weight, known, lines in lookup:
             keys = k * weight[0] + here * weight[1] + after * weight[2] + seen * weight[3]
             at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-            paid = np.where(known[at] == keys, each[at], paid)
-        out[:, k] = np.bincount(here, probs * paid, minlength=s)
+            latest = np.maximum(latest, np.where(known[at] == keys, lines[at], 0))
+        out[:, k] = np.bincount(here, probs * values[latest], minlength=s)
     return out
 
 
@@ -410,21 +414,34 @@ def write(pomdp: POMDP, path: Path) -> Path:
     lines = [f"discount: {pomdp.discount!r}", "values: reward"]
     tokens = {}
     for kind in ("state", "action", "observation"):
-        names = [str(each) for each in getattr(pomdp, f"{kind}_names")]
-        plain = all(re.fullmatch(r"[A-Za-z_][^\s:#*]*", each) for each in names) and not set(names) & set(SECTIONS)
+        names = [re.sub(r"[^A-Za-z0-9_-]+", "_", str(each)) for each in getattr(pomdp, f"{kind}_names")]
+        plain = all(each[:1].isalpha() for each in names) and len(set(names) - RESERVED) == len(names)
         tokens[kind] = names if plain else [str(k) for k in range(len(names))]
         lines.append(f"{kind}s: {' '.join(names) if plain else len(names)}")
     lines.append("start: " + " ".join(repr(float(p)) for p in pomdp.start))
-    for letter, tables, last in (("T", pomdp.transitions, "state"), ("O", pomdp.observations, "observation")):
-        for action, table in zip(tokens["action"], tables, strict=True):
-            coo = table.tocoo()
-            cells = zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True)
-            lines += [f"{letter}: {action} : {tokens['state'][i]} : {tokens[last][j]} {p!r}" for i, j, p in cells]
+    states, actions, seen = tokens.values()
+    lines += [f"T: {' : '.join(at)} {p!r}" for at, p in entries(pomdp.transitions, actions, states, states)]
+    lines += [f"O: {' : '.join(at)} {p!r}" for at, p in entries(pomdp.observations, actions, states, seen)]
     for i, k in np.argwhere(pomdp.rewards):
-        lines.append(f"R: {tokens['action'][k]} : {tokens['state'][i]} : * : * {float(pomdp.rewards[i, k])!r}")
+        lines.append(f"R: {actions[k]} : {states[i]} : * : * {float(pomdp.rewards[i, k])!r}")
     with replacing(path) as beside:
         beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def entries(
+    tables: Sequence[sp.csr_array], actions: Sequence[str], rows: Sequence[str], columns: Sequence[str]
+) -> Iterator[Entry]:
+    """What is not zero in the tables of all actions, by names."""
+    for action, table in zip(actions, tables, strict=True):
+        coo = table.tocoo()
+        for i, j, p in zip(coo.row.tolist(), coo.col.tolist(), coo.data.tolist(), strict=True):
+            yield (action, rows[i], columns[j]), p
+
+
+def is_number(token: str) -> bool:
+    """Whether a token is a finite number, as the format writes them."""
+    return NUMBER.fullmatch(token) is not None and isfinite(float(token))
 
 
 def is_count(token: str) -> bool:

@@ -61,7 +61,7 @@ def value_iteration(pomdp: POMDP, method: ValueIteration, limits: Limits, horizo
         while done < method.max_steps:
             done += 1
             after = backup.exact(stage)
-            ahead = max(backup.excess(each, stage.vectors) for each in after.vectors) + backup.lost
+            ahead = max(backup.farthest(each, stage.vectors)[0] for each in after.vectors) * backup.unit + backup.lost
             bound = float((after.vectors @ pomdp.start).max()) + backup.lost + gamma / (1 - gamma) * max(ahead, 0.0)
             upper, stage = min(upper, bound), after
             lower = float((stage.vectors @ pomdp.start).max())
@@ -143,20 +143,14 @@ class Backup:
         points, vectors, actions = stage.points, stage.vectors, stage.actions
         for _ in range(POINT_SWEEPS):
             self.check_time()
-            best, label = np.full(len(points), -np.inf), np.zeros(len(points), int)
-            made = np.empty_like(points)
-            for a, steps in enumerate(self.steps):
-                own = np.tile(self.pomdp.rewards[:, a], (len(points), 1))
+            by_action = np.repeat(self.pomdp.rewards.T[:, None], len(points), axis=1)
+            for own, steps in zip(by_action, self.steps, strict=True):
                 for step in steps:
                     ahead = self.pomdp.discount * (step @ vectors.T).T
                     own += ahead[(points @ ahead.T).argmax(axis=1)]
-                value = (own * points).sum(axis=1)
-                better = value > best
-                best, label, made = (
-                    np.where(better, value, best),
-                    np.where(better, a, label),
-                    np.where(better[:, None], own, made),
-                )
+            values = (by_action * points).sum(axis=2)
+            best, label = values.max(axis=0), values.argmax(axis=0)
+            made = by_action[label, np.arange(len(points))]
             scores = points @ vectors.T
             gain = best - scores.max(axis=1)
             old = scores.argmax(axis=1)
@@ -184,8 +178,8 @@ class Backup:
         shown = [points]
         while left:
             self.check_time()
-            belief = self.witness(vectors[left[-1]], vectors[kept])
-            if belief is None:
+            above, belief = self.farthest(vectors[left[-1]], vectors[kept])
+            if above <= PRUNED:
                 left.pop()
                 continue
             at = left[int((vectors[left] @ belief).argmax())]
@@ -199,17 +193,8 @@ class Backup:
         keep_points = np.union1d(np.arange(corners), first)
         return np.array(sorted(kept)), every[keep_points]
 
-    def witness(self, vector: Float[np.ndarray, " s"], others: Vectors) -> Float[np.ndarray, " s"] | None:
-        """A belief at which the vector is above all others; None where there is none."""
-        above, belief = self._farthest(vector, others)
-        return belief if above > PRUNED else None
-
-    def excess(self, vector: Float[np.ndarray, " s"], others: Vectors) -> float:
-        """How much the vector is above the others, at most."""
-        return self._farthest(vector, others)[0] * self.unit
-
-    def _farthest(self, vector: Float[np.ndarray, " s"], others: Vectors) -> tuple[float, Float[np.ndarray, " s"]]:
-        """max over beliefs b of d with b·(vector - other) ≥ d for all others."""
+    def farthest(self, vector: Float[np.ndarray, " s"], others: Vectors) -> tuple[float, Float[np.ndarray, " s"]]:
+        """max over beliefs b of d·unit with b·(vector - other) ≥ d·unit for all others, and where."""
         n, s = others.shape
         rows = np.concatenate([(others - vector) / self.unit, np.ones((n, 1))], axis=1)
         total = np.append(np.ones(s), 0.0)[None]

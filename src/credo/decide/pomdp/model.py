@@ -88,7 +88,9 @@ class POMDP(Problem):
         self.observation_names = _names(observations, o, "observations")
         self.factors = factors
         paid = expected_rewards(reward, moves, shows)
-        over = np.flatnonzero(check_terminal(self._numbers(terminal), s))
+        if isinstance(terminal, list | tuple) and any(isinstance(each, str) for each in terminal):
+            terminal = [self.state(each) for each in terminal]
+        over = np.flatnonzero(check_terminal(terminal, s))
         if len(over):
             paid[over] = 0.0
             stay = sp.csr_array((np.ones(len(over)), (over, over)), shape=(s, s))
@@ -214,13 +216,9 @@ class POMDP(Problem):
                 "a discount below 1, terminal=, or a horizon"
             )
 
-    def _numbers(self, states: ArrayLike) -> ArrayLike:
-        named = isinstance(states, list | tuple) and any(isinstance(each, str) for each in states)
-        return [self.state(each) for each in states] if named else states
-
     def _probabilities(self, given: Sequence[sp.csr_array], what: str, where: str, tolerance: float) -> sp.csr_array:
         """The matrices of all actions in one, rows clean; or an error that names the row that is worst."""
-        matrix = sp.csr_array(sp.vstack(list(given), format="csr")).astype(float)
+        matrix = sp.csr_array(sp.vstack(list(given), format="csr")).astype(float, copy=False)
         s = given[0].shape[0]
 
         def row(k: int) -> str:
@@ -284,7 +282,7 @@ def expected_rewards(
     if table.shape == (s, a, s):
         return np.column_stack([np.asarray(moves[k].multiply(table[:, k]).sum(axis=1)) for k in range(a)])
     if table.shape == (s, a):
-        return table.copy()
+        return table
     shapes = f"{(s,)}, {(s, a)}, {(s, a, s)} or {(s, a, s, o)}"
     raise DataError(f"reward must have the shape {shapes}, found {table.shape}")
 

@@ -50,7 +50,11 @@ def read(pomdp: POMDP, path: str | os.PathLike[str]) -> AlphaVectors:
     text = bytes_of(path).decode("utf-8", errors="replace")
     try:
         if path.suffix.lower() == ".policy":
-            found = [(each.get("action", ""), each.text or "") for each in ET.fromstring(text).iter("Vector")]
+            root = ET.fromstring(text)
+            if any(each.get("numObsValue", "1") != "1" for each in root.iter("AlphaVector")):
+                part = "holds vectors for the part of the state that is not seen (numObsValue is not 1)"
+                raise DataError(f"{path.name} {part}; plan for the same problem written as .pomdp")
+            found = [(each.get("action", ""), each.text or "") for each in root.iter("Vector")]
         else:
             lines = [line for line in text.splitlines() if line.strip()]
             found = list(zip(lines[::2], lines[1::2], strict=True))
