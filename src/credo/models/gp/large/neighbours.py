@@ -135,7 +135,6 @@ class NeighboursGP(LargeGP, DrawsFunctions):
         before = self.solved if seen else Trend.unknown(trend_columns(trend, rows.x[:1]).shape[1])
         index, real = earlier_of(kernel, rows.x, places, self.near)
         residuals, d = self._conditionals(rows, index, real, places)
-        d = namespace(d).maximum(d, (self.noise_variance() * rows.scale + rows.extra)[places])  # never less: rounding
         ok = namespace(d).all(d > 0)
         return log_evidence(residuals, demand(d, ok, exact.NOT_DEFINITE), before, (n - seen) / len(places))
 
@@ -174,11 +173,10 @@ class NeighboursGP(LargeGP, DrawsFunctions):
         residuals, d = self._conditionals(whole, index, real, self.seen.n + np.arange(len(x)), noisy=False)
         h = residuals[:, 1:]
         mean = self.mean.at(x) - residuals[:, 0] + h @ self.solved.mean
-        variance = xp.maximum(d, 0.0)
         if h.shape[1]:
             half = solve_lower(self.solved.root, h.T)
-            variance = variance + (half * half).sum(0)
-        return mean, variance
+            d = d + (half * half).sum(0)
+        return mean, d
 
     def left_out(self, places: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Outcomes of some rows that were seen, and the mean and variance of each given its k nearest others."""
@@ -371,11 +369,11 @@ class Neighbours(LargeMethod):
         k, spread = found
         belief = changed(belief, asked=k)
         notes = [f"predictions from {k} neighbours: {best:.4g} nats a row on {len(places)} rows, each from the others"]
-        scaled = belief.kernel.scaled(spread)
-        free = set(params.learnable(belief)) - set(fixed)
-        same = set(params.learnable(scaled)) == set(params.learnable(belief.kernel))
-        if n > self.held and same and free == set(params.learnable(belief)) and "noise" in free:
-            noise = belief.noise_variance() * spread
-            belief = changed(belief, kernel=host(scaled), noise=np.asarray(noise))
+        numbers, free = (set(params.learnable(b)) for b in (belief.kernel, belief))
+        same = numbers == set(params.learnable(belief.kernel.scaled(1.0)))
+        if n > self.held and same and "noise" in free and not free & set(fixed):
+            noise = float(belief.noise_variance())
+            spread = max(spread, QUIETEST * variance_of(rows.cut()[1]) / noise)  # zero where all y are the same
+            belief = changed(belief, kernel=host(belief.kernel.scaled(spread)), noise=np.asarray(noise * spread))
             notes.append(f"variances times {spread:.3g}, so that these rows are as far off as is said")
         return belief, notes
