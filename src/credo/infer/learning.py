@@ -337,7 +337,7 @@ def _speak_up(learned: Learned) -> None:
             "hyperparameters"
         )
     if learned.status == STOPPED:
-        own = getattr(learned.belief, "method", None)  # of a belief that has one, exact learning is no remedy
+        own: Any = getattr(learned.belief, "method", None)  # of a belief that has one, exact learning is no remedy
         remedy = "Evidence(max_steps=1000) or EM(max_steps=1000)"
         if hasattr(own, "max_steps"):
             remedy = f"{type(own).__name__}(max_steps={5 * own.max_steps})"

@@ -151,6 +151,7 @@ class Nearest:
             own = np.asarray(self._kernel.variance_at(self._x))
         for i in range(0, len(asked), step):
             part = slice(i, i + step)
+            distance: np.ndarray
             if self._rows is not None:
                 distance = asked[part] @ rows.T
                 distance *= -2.0
