@@ -120,10 +120,10 @@ class Nearest:
         from scipy.spatial import cKDTree
 
         assert self._rows is not None
-        out, left, ask = np.full((len(positions), k), -1), np.arange(len(positions)), 2 * k + 16
-        if positions.min() >= top:
-            ask = k  # all of them are
         tree = cKDTree(self._rows[:top])
+        if positions.min() >= top >= k:  # all of them are
+            return np.asarray(tree.query(asked, k=k)[1]).reshape(len(asked), k)
+        out, left, ask = np.full((len(positions), k), -1), np.arange(len(positions)), 2 * k + 16
         while len(left):
             ask = min(ask, top)
             place = positions[left]
