@@ -305,5 +305,5 @@ def after_all(learned: Learned, belief: ThroughPoints, rows: Rows, fixed: Sequen
     """What was learned from few rows, stretched, as a belief after all of them, and their evidence."""
     belief, more = _stretched(belief, rows, fixed, seed)
     after = belief.condition_on(rows)
-    found = {"conditioned": after, "log_evidence": float(after.solved.log_evidence)}
-    return learned._replace(belief=belief, notes=learned.notes + more, **found)
+    evidence = float(after.solved.log_evidence)
+    return learned._replace(belief=belief, conditioned=after, log_evidence=evidence, notes=learned.notes + more)
