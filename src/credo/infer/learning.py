@@ -337,10 +337,13 @@ def _speak_up(learned: Learned) -> None:
             "hyperparameters"
         )
     if learned.status == STOPPED:
+        own: Any = getattr(learned.belief, "method", None)  # of a belief that has one, exact learning is no remedy
+        remedy = "Evidence(max_steps=1000) or EM(max_steps=1000)"
+        if hasattr(own, "max_steps"):
+            remedy = f"{type(own).__name__}(max_steps={5 * own.max_steps})"
         warnings.warn(
             f"learning stopped before it converged (log evidence {learned.log_evidence:.6g}); "
-            "raise max_steps of the method, e.g. using=Evidence(max_steps=1000) or EM(max_steps=1000), or fix some "
-            "hyperparameters",
+            f"raise max_steps of the method, e.g. using={remedy}, or fix some hyperparameters",
             NotConvergedWarning,
             stacklevel=4,
         )

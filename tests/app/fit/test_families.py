@@ -90,7 +90,10 @@ def test_a_kernel_is_searched_for_by_fit():
 @pytest.mark.parametrize("outcome", ["two", "several", "count"])
 def test_classes_and_counts_of_many_rows_are_seen_through_inducing_points(outcome, only, rng, monkeypatch, tmp_path):
     from credo.models.gp.large import choice
+    from credo.models.gp.large import latent as large
 
+    if outcome == "two":
+        monkeypatch.setattr(large, "FIRST_ROWS", 100)
     monkeypatch.setattr(latent, "EXACT_ROWS", 100)
     monkeypatch.setattr(choice, "POINTS", 25)
     x = rng.uniform(-2, 2, size=(220, 2))
@@ -103,6 +106,7 @@ def test_classes_and_counts_of_many_rows_are_seen_through_inducing_points(outcom
     result = fit_table(as_table(frame), "y", families=families)
     assert result.model.name == latent.SMOOTH and result.model.belief.form == Inducing(25)
     assert "176 rows, more than 100: Inducing(25)" in result.chosen.about
+    assert ("amplitude by leaving 176 rows out" in result.chosen.about) == (outcome == "two")
     assert result.model.belief.seen.n == 220 and len(result.chosen.left_out) == 176
     again = result.chosen.family.again(result.chosen)
     np.testing.assert_array_equal(again.belief.kernel.lengthscale, result.chosen.belief.kernel.lengthscale)

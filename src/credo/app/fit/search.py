@@ -228,6 +228,8 @@ def _attempt(
     budget.planned += candidate.seconds
     try:
         learned, said = _heard(lambda: family.learn(candidate, data, data.train, seed))
+        if candidate.approximate:
+            candidate = candidate._replace(about="; ".join([candidate.about, *learned.notes]))
         evidence = family.evidence(learned, candidate, data, data.train)
         judged = data.judge(learned.belief, candidate)
         fitted = Fitted(

@@ -39,6 +39,7 @@ def test_the_table(n, d, kernel, method):
     gp = GP(kernel)
     found = choose_method(gp, gp.statistics(np.zeros((n, d)), np.zeros(n)))
     assert found.method == method and f"{n:,} rows" in found.why
+    assert ("Inducing(300)" in found.why) == isinstance(method, choice.NeighboursOrInducing)
 
 
 def test_fit_chooses_and_says_so(monkeypatch):

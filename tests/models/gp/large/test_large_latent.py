@@ -68,6 +68,12 @@ def test_rows_in_chunks_and_in_two_parts_are_all_rows(rng, monkeypatch, tmp_path
         both.condition(x[:2], y[:2], using=NUTS())
 
 
+def test_counts_that_are_all_zero_are_refused_in_a_sentence(rng):
+    x = rng.uniform(size=(30, 2))
+    with pytest.raises(DataError, match="y is 0 in all rows"):
+        credo.LatentGP(Poisson(), Matern52(0.8)).condition(x, np.zeros(30, int), using=Inducing(10))
+
+
 def trees(n, rng):
     x = rng.normal(size=(n, 2))
     logits = np.stack([2 * np.sin(2 * x[:, 0]), 2 * x[:, 1], -x[:, 0] * x[:, 1]], axis=1)

@@ -149,6 +149,25 @@ def test_one_row_and_outcomes_that_do_not_vary():
     for value in (0.0, 1.0, 3.0):
         level = credo.fit(GP(Matern32()), X, np.full(len(X), value), using=Neighbours(5))
         np.testing.assert_allclose(level.predict(QUERIES).mean, value, atol=1e-6)
+        many = credo.fit(GP(Matern32()), X, np.full(len(X), value), using=Neighbours(5, held=20))
+        np.testing.assert_allclose(many.predict(QUERIES).mean, value, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::credo.errors.NotConvergedWarning")
+def test_without_noise_rounding_ends_no_climb():
+    """A smooth function whose amplitude runs away: of huge numbers that nearly cancel, d is no less than the noise."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(150, 3))
+    f = np.sin(2 * x[:, 0]) + x[:, 1]
+    learned = credo.fit(GP(), x, f, using=Neighbours(10, terms=100, held=50))
+    np.testing.assert_allclose(
+        learned.predict(x[:20] + 0.01).mean, np.sin(2 * x[:20, 0] + 0.02) + x[:20, 1] + 0.01, atol=0.01
+    )
+
+
+def test_what_stops_too_early_says_how_to_go_on():
+    with pytest.warns(credo.errors.NotConvergedWarning, match=r"using=Neighbours\(max_steps=5\)"):
+        credo.fit(GP(Matern52(ard=True)), X, Y, using=Neighbours(5, max_steps=1))
 
 
 @pytest.mark.parametrize("using", [Neighbours(5), Local(0.01), StateSpace()])

@@ -34,6 +34,8 @@ class Candidate(NamedTuple):
     """What else `credo.fit` takes."""
     refused: str = ""
     """Why it is not tried."""
+    approximate: bool = False
+    """Whether what its method says of itself belongs into the description."""
     baseline: bool = False
     """Whether it looks at no input: what a model must beat to be worth anything."""
 

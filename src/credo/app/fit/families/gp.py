@@ -62,7 +62,8 @@ class GaussianProcesses(Family):
         arguments, options = data.examples(data.train, exact)
         gp, rows = exact.belief.prepare(*arguments, **options)
         method, why = choose_method(gp, rows, EXACT_ROWS)
-        return exact._replace(about=f"{about} ({why})", seconds=LARGE_SECONDS, using=lambda: method)
+        said = f"{about}. {why}"
+        return exact._replace(about=said, seconds=LARGE_SECONDS, using=lambda: method, approximate=True)
 
     def evidence(self, learned: Learned, candidate: Candidate, data: Data, rows: Any) -> float:
         """The evidence pays ½ log n for each number that was learned (Schwarz 1978), as many were tried."""

@@ -44,7 +44,7 @@ class LatentProcesses(Family):
             return [Candidate(SMOOTH, about, belief, 0.2 + SECONDS[kind] * (n / 500) ** 3)]
         method, why = choose_latent(n, EXACT_ROWS)
         first, more = LARGE_SECONDS[kind]
-        return [Candidate(SMOOTH, f"{about} ({why})", belief, first + more * n, lambda: method)]
+        return [Candidate(SMOOTH, f"{about}. {why}", belief, first + more * n, lambda: method, approximate=True)]
 
     def evidence(self, learned: Learned, candidate: Candidate, data: Data, rows: Any) -> float:
         """Of several classes Σ log p(y | X, all other y): their evidence is a regression's, of other numbers than y.

@@ -73,18 +73,17 @@ def choose_method(gp: GP, rows: Rows, exact_rows: int | None = None) -> Choice:
     if d == 1:
         try:
             StateSpaceGP(gp)
-            return Choice(
-                StateSpace(), f"{n:,} rows of one input and a kernel that is a state: StateSpace(), exact in O(n)"
-            )
+            why = f"{n:,} rows of one input and a kernel that is a state: StateSpace(), exact in O(n)"
+            return Choice(StateSpace(), why)
         except DataError:
             pass  # the kernel is no state
     if _waves_will_do(gp, rows):
-        return Choice(
-            Fourier(), f"{n:,} rows of {d} inputs and a smooth kernel: Fourier(), exact but for its tolerance"
-        )
-    k = NEAR_FEW if d <= FEW_COLUMNS else NEAR_MANY
-    why = f"{n:,} rows, more than {few:,}: Neighbours({k}), an approximation; using=Exact() asks for all of them"
-    return Choice(NeighboursOrInducing(k) if d > FEW_COLUMNS and n <= COMPARED_ROWS else Neighbours(k), why)
+        why = f"{n:,} rows of {d} inputs and a smooth kernel: Fourier(), exact but for its tolerance"
+        return Choice(Fourier(), why)
+    k, both = NEAR_FEW if d <= FEW_COLUMNS else NEAR_MANY, d > FEW_COLUMNS and n <= COMPARED_ROWS
+    other = f", or Inducing({POINTS}) where that predicts rows left out better" if both else ""
+    why = f"{n:,} rows, more than {few:,}: Neighbours({k}){other}, an approximation; using=Exact() asks for all of them"
+    return Choice((NeighboursOrInducing if both else Neighbours)(k), why)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ rows that are left out of many most probable.
 """
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,6 +34,7 @@ from credo.models.gp.data import Rows
 from credo.models.gp.large.base import in_chunks, joined
 from credo.models.gp.latent import LatentGP
 from credo.models.gp.latent_base import BehindLikelihood
+from credo.models.likelihoods.numbers import Counts
 
 P = TypeVar("P", bound="ThroughPoints")
 
@@ -76,6 +78,31 @@ class ThroughPoints(BehindLikelihood):
         self.likelihood, self.kernel, self.mean = latent.likelihood, latent.kernel, latent.mean
         self.inputs, self.unit, self.standardizes = latent.inputs, latent.unit, latent.standardizes
         self.form, self.points, self.seen, self.solved = form, None, None, None
+
+    @abstractmethod
+    def posterior(self, rows: Rows, known: Any = None) -> Any:
+        """The weights after all rows; `known` are those before the last of them."""
+
+    @abstractmethod
+    def left_out(self, rows: Rows) -> Predictive:
+        """The prediction of each of these rows, which were seen, from all others."""
+
+    def condition_on(self: P, statistics: Rows) -> P:
+        """The posterior after all rows, seen and new."""
+        rows = self.with_seen(statistics)
+        own = self.placed(rows)
+        return changed(own, seen=rows, solved=own.posterior(rows, self.solved))
+
+    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
+        """log p of the outcomes by the model of features; after data, the difference."""
+        after = self.condition_on(statistics).solved.log_evidence
+        return after - (0.0 if self.solved is None else self.solved.log_evidence)
+
+    def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
+        """The prediction of each row from all others; of several classes exactly, else by its cavity."""
+        if data:
+            return self.condition(*data, **options).leave_one_out()
+        return self.left_out(self.conditioned()[0])
 
     def by(self, method: object) -> None:
         """No other form."""
@@ -136,17 +163,16 @@ class InducingLatentGP(ThroughPoints, LatentGP):
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
     def condition_on(self, statistics: Rows) -> "InducingLatentGP":
-        """Laplace's approximation after all rows, seen and new, from the mode of those seen."""
-        rows = self.with_seen(statistics)
-        own = self.placed(rows)
-        start = own.solved.mean if isinstance(self.solved, FeaturePosterior) else None
-        return changed(own, seen=rows, solved=own.posterior(rows, start))
+        """Laplace's approximation after all rows, from the mode of those seen; of zeros alone there is no mode."""
+        if isinstance(self.likelihood, Counts) and not np.any(self.with_seen(statistics).y):
+            raise DataError("y is 0 in all rows: how low the rate is they do not say; add rows with counts")
+        return super().condition_on(statistics)
 
-    def posterior(self, rows: Rows, start: Array | None = None) -> FeaturePosterior:
+    def posterior(self, rows: Rows, known: FeaturePosterior | None = None) -> FeaturePosterior:
         """The mode of w by Newton's method, halved steps where a whole one loses, and the curvature there."""
         m = len(self.points)
         held = list(self._chunks(rows)) if rows.n * m <= HELD else None
-        w = np.zeros(m) if start is None else np.asarray(start)
+        w = np.zeros(m) if known is None else np.asarray(known.mean)
         best, height, gradient, bend = w, -np.inf, np.zeros(m), np.eye(m)
         with blas_threads(rows.n), np.errstate(all="ignore"):
             for _ in range(MAX_STEPS):
@@ -176,12 +202,6 @@ class InducingLatentGP(ThroughPoints, LatentGP):
         # The last step is so short that it is taken without another look.
         return FeaturePosterior(w, root, np.asarray(height - 0.5 * log_determinant(root)))
 
-    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
-        """Laplace's approximation of log p(y | X) of the model of features; after data, the difference."""
-        own = self.placed(self.with_seen(statistics))
-        whole = own.posterior(self.with_seen(statistics), None if self.solved is None else self.solved.mean)
-        return whole.log_evidence - (0.0 if self.solved is None else self.solved.log_evidence)
-
     # -- predictions -----------------------------------------------------------------------------------------
 
     def function_at(self, rows: Array, joint: bool = False) -> FunctionValues:
@@ -207,14 +227,8 @@ class InducingLatentGP(ThroughPoints, LatentGP):
         known = [solve_lower(self.solved.root, v.T) for v in (a, b)]
         return k - a @ b.T + known[0].T @ known[1]
 
-    def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
-        """The prediction of each row from all others, by its cavity in Laplace's approximation."""
-        if data:
-            return self.condition(*data, **options).leave_one_out()
-        return self.left_out(self.conditioned()[0])
-
     def left_out(self, rows: Rows) -> Predictive:
-        """The prediction of each of these rows, which were seen, from all others."""
+        """The prediction of each of these rows, which were seen, from all others, by its cavity."""
         solved, x = self.solved, rows.cut()[0]
         parts = []
         for a, center, y in self._chunks(rows):
@@ -244,11 +258,10 @@ def learn_latent(belief: InducingLatentGP, rows: Rows, fixed: Sequence[str], pri
         x = few.cut()[0]
         best = changed(best, kernel=kernel.scaled(best.kernel.variance_at(x).mean() / kernel.variance_at(x).mean()))
         notes += ["lengthscales given neighbours of all rows"]
-    best, more = stretched(best, rows, fixed, seed)
-    return after_all(learned._replace(notes=notes + more), best, rows)
+    return after_all(learned._replace(notes=notes), best, rows, fixed, seed)
 
 
-def stretched(belief: P, rows: Rows, fixed: Sequence[str], seed: int) -> tuple[P, list[str]]:
+def _stretched(belief: P, rows: Rows, fixed: Sequence[str], seed: int) -> tuple[P, list[str]]:
     """The belief with all lengthscales, then the amplitude, multiplied until rows left out are not more probable.
 
     With few points a rough function is better taken for a smoother one: what the points leave open is doubt.
@@ -288,7 +301,9 @@ def height_of(belief: Any, some: Rows, seed: int) -> float:
     return float(np.mean(found.log_prob(judges.y)))
 
 
-def after_all(learned: Learned, belief: ThroughPoints, rows: Rows) -> Learned:
-    """What was learned from few rows, as a belief after all of them, and their evidence."""
+def after_all(learned: Learned, belief: ThroughPoints, rows: Rows, fixed: Sequence[str], seed: int) -> Learned:
+    """What was learned from few rows, stretched, as a belief after all of them, and their evidence."""
+    belief, more = _stretched(belief, rows, fixed, seed)
     after = belief.condition_on(rows)
-    return learned._replace(belief=belief, conditioned=after, log_evidence=float(after.solved.log_evidence))
+    evidence = float(after.solved.log_evidence)
+    return learned._replace(belief=belief, conditioned=after, log_evidence=evidence, notes=learned.notes + more)

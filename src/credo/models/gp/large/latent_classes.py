@@ -26,7 +26,7 @@ from credo.infer.learning import Learned
 from credo.infer.priors import Priors
 from credo.models.gp.data import Rows
 from credo.models.gp.large.base import in_chunks
-from credo.models.gp.large.latent import FIRST_ROWS, MANY_ROWS, ThroughPoints, after_all, height_of, stretched
+from credo.models.gp.large.latent import FIRST_ROWS, MANY_ROWS, ThroughPoints, after_all, height_of
 from credo.models.gp.latent_classes import LatentClasses
 from credo.models.gp.log_odds import averaged_softmax
 
@@ -60,14 +60,8 @@ class InducingLatentClasses(ThroughPoints, LatentClasses):
 
     # -- Bayes' rule -----------------------------------------------------------------------------------------
 
-    def condition_on(self, statistics: Rows) -> "InducingLatentClasses":
-        """The posterior after all rows, seen and new."""
-        rows = self.with_seen(statistics)
-        own = self.placed(rows)
-        return changed(own, seen=rows, solved=own.posterior(rows))
-
-    def posterior(self, rows: Rows) -> ClassesPosterior:
-        """The weights of each class."""
+    def posterior(self, rows: Rows, known: object = None) -> ClassesPosterior:
+        """The weights of each class: closed form, whatever was `known`."""
         k, m = self._own.width + 1, len(self.points)
         all_rows, of_class, target, fit = np.zeros((m, m)), np.zeros((k, m, m)), np.zeros((k, m)), 0.0
         for a, center, y in self._chunks(rows):
@@ -89,12 +83,6 @@ class InducingLatentClasses(ThroughPoints, LatentClasses):
         """z and s² of every row and class."""
         z, (other, own) = self.regressed(y)
         return np.asarray(z), np.where(self._is(y), own, other)
-
-    def evidence_of(self, statistics: Rows) -> Float[Array, ""]:
-        """log p(z | X) of the model of features; after data, the difference."""
-        rows = self.with_seen(statistics)
-        before = 0.0 if self.solved is None else self.solved.log_evidence
-        return self.placed(rows).posterior(rows).log_evidence - before
 
     # -- predictions -----------------------------------------------------------------------------------------
 
@@ -125,13 +113,6 @@ class InducingLatentClasses(ThroughPoints, LatentClasses):
         left = self.prior.kernel.between(queries, queries) - a @ a.T
         return [left + half.T @ half for half in (solve_lower(root, a.T) for root in self.solved.root)]
 
-    def leave_one_out(self, *data: Any, **options: Any) -> Predictive:
-        """The prediction of each row from all others."""
-        if data:
-            return self.condition(*data, **options).leave_one_out()
-        rows, _ = self.conditioned()
-        return self.left_out(rows)
-
     def left_out(self, rows: Rows) -> Predictive:
         """The prediction of each of these rows, which were seen, from all others."""
         x, y = rows.cut()[:2]
@@ -154,5 +135,4 @@ def learn_classes(
         tried = [concentrated(best.placed(some), eps, some, fixed) for eps in CONCENTRATIONS]
         best = changed(max(tried, key=lambda each: height_of(each, some, seed)), points=None)
         notes += ["the concentration by leaving rows out"]
-    best, more = stretched(best, rows, fixed, seed)
-    return after_all(learned._replace(notes=notes + more), best, rows)
+    return after_all(learned._replace(notes=notes), best, rows, fixed, seed)

@@ -79,39 +79,34 @@ class Nearest:
     def _cut(self, embedded: np.ndarray) -> np.ndarray:
         return (embedded - self._center)[:, self._wide] if self._wide.any() else np.zeros((len(embedded), 1))
 
+    def _placed(self, queries: np.ndarray) -> np.ndarray:
+        """Queries where the metric is Euclidean; as they are where there is none."""
+        return queries if self._rows is None else self._cut(np.asarray(host(embedding(self._kernel, queries))))
+
     def to(self, queries: Float[np.ndarray, "m d"], k: int) -> Index:
         """The k rows nearest to each query."""
-        n = len(self._x)
-        k = min(k, n)
-        if not self.by_tree:
-            return self._by_distance(queries, k, np.full(len(queries), n))
-        asked = self._cut(np.asarray(host(embedding(self._kernel, queries))))
-        if len(queries) <= FEW_QUERIES:
-            return self._one_by_one(asked, k, np.full(len(queries), n))
-        from scipy.spatial import cKDTree
-
-        _, index = cKDTree(self._rows).query(asked, k=k)
-        return np.asarray(index).reshape(len(queries), k)
+        return self._before(self._placed(queries), min(k, len(self._x)), np.full(len(queries), len(self._x)))
 
     def earlier(self, positions: Int[np.ndarray, " s"], k: int) -> Index:
         """The k rows nearest to each of these among those before it; -1 where there are fewer."""
-        k = min(k, max(int(positions.max(initial=0)), 1))
-        out = np.full((len(positions), k), -1)
+        rows = self._x if self._rows is None else self._rows
+        return self._before(rows[positions], min(k, max(int(positions.max(initial=0)), 1)), positions)
+
+    def _before(self, asked: np.ndarray, k: int, before: np.ndarray) -> Index:
+        """The nearest of the rows before a position, the nearest first; -1 where there are fewer."""
         if not self.by_tree:
-            out[:] = self._by_distance(self._x[positions], k, positions)
-            out[np.arange(k) >= positions[:, None]] = -1
-            return out
-        if len(positions) <= FEW_QUERIES:
-            assert self._rows is not None
-            return self._one_by_one(self._rows[positions], k, positions)
-        tops = 2 ** np.ceil(np.log2(np.maximum(positions, 1))).astype(int)
+            return np.where(np.arange(k) < before[:, None], self._by_distance(asked, k, before), -1)
+        if len(asked) <= FEW_QUERIES:
+            return self._one_by_one(asked, k, before)
+        out = np.full((len(asked), k), -1)
+        tops = np.minimum(2 ** np.ceil(np.log2(np.maximum(before, 1))).astype(int), len(self._x))
         for top in np.unique(tops):
             which = np.flatnonzero(tops == top)
-            out[which] = self._in_tree(positions[which], k, min(int(top), len(self._x)))
+            out[which] = self._in_tree(asked[which], before[which], k, int(top))
         return out
 
     def _one_by_one(self, asked: np.ndarray, k: int, before: np.ndarray) -> Index:
-        """By all distances to the rows before a position, the nearest first; -1 where they are fewer."""
+        """By all distances, a query at a time."""
         assert self._rows is not None
         out = np.full((len(asked), k), -1)
         for i, (query, n) in enumerate(zip(asked, before, strict=True)):
@@ -120,17 +115,19 @@ class Nearest:
             out[i, : len(near)] = near[np.argsort(distance[near], kind="stable")]
         return out
 
-    def _in_tree(self, positions: np.ndarray, k: int, top: int) -> Index:
+    def _in_tree(self, asked: np.ndarray, positions: np.ndarray, k: int, top: int) -> Index:
         """Of the first `top` rows, of which at least half are before each position."""
         from scipy.spatial import cKDTree
 
         assert self._rows is not None
-        out, left, ask = np.full((len(positions), k), -1), np.arange(len(positions)), 2 * k + 16
         tree = cKDTree(self._rows[:top])
+        if positions.min() >= top >= k:  # all of them are
+            return np.asarray(tree.query(asked, k=k)[1]).reshape(len(asked), k)
+        out, left, ask = np.full((len(positions), k), -1), np.arange(len(positions)), 2 * k + 16
         while len(left):
             ask = min(ask, top)
             place = positions[left]
-            _, index = tree.query(self._rows[place], k=ask)
+            _, index = tree.query(asked[left], k=ask)
             index = np.asarray(index).reshape(len(left), ask)
             before = index < place[:, None]
             first = np.argsort(~before, axis=1, kind="stable")[:, :k]
@@ -141,25 +138,26 @@ class Nearest:
             left, ask = left[~enough if ask < top else np.zeros(len(left), bool)], 2 * ask
         return out
 
-    def _by_distance(self, queries: np.ndarray, k: int, before: np.ndarray) -> Index:
-        """By all distances, in single precision; of rows before a position. The nearest come first."""
+    def _by_distance(self, asked: np.ndarray, k: int, before: np.ndarray) -> Index:
+        """By all distances, in single precision."""
         n = len(self._x)
-        out = np.zeros((len(queries), k), dtype=int)
+        out = np.zeros((len(asked), k), dtype=int)
         step = max(BLOCK // n, 1)
         if self._rows is not None:
             rows = self._rows.astype(np.float32)
             squares = np.einsum("ij,ij->i", rows, rows)
-            asked = self._cut(np.asarray(host(embedding(self._kernel, queries)))).astype(np.float32)
+            asked = asked.astype(np.float32)
         else:
             own = np.asarray(self._kernel.variance_at(self._x))
-        for i in range(0, len(queries), step):
+        for i in range(0, len(asked), step):
             part = slice(i, i + step)
+            distance: np.ndarray
             if self._rows is not None:
                 distance = asked[part] @ rows.T
                 distance *= -2.0
                 distance += squares
             else:
-                distance = own - 2.0 * np.asarray(self._kernel.between(queries[part], self._x))
+                distance = own - 2.0 * np.asarray(self._kernel.between(asked[part], self._x))
             if before.min(initial=n) < n:
                 distance[np.arange(n) >= before[part, None]] = np.inf
             index = np.argpartition(distance, k - 1, axis=1)[:, :k] if k < n else np.argsort(distance, axis=1)

@@ -126,18 +126,20 @@ class NeighboursGP(LargeGP, DrawsFunctions):
 
     def _chain(self, rows: Rows, seen: int, terms: int) -> tuple[Array, Trend]:
         """The evidence of the rows after the first ones, in a random order, and what is known of the trend then."""
-        n = len(rows.x)
         rows = _in_order(rows, seen)
+        index, real, places, weight = self.some_conditionals(rows, seen, terms)
+        before = self.solved if seen else Trend.unknown(trend_columns(self.parts()[1], rows.x[:1]).shape[1])
+        residuals, d = self._conditionals(rows, index, real, places)
+        ok = namespace(d).all(d > 0)
+        return log_evidence(residuals, demand(d, ok, exact.NOT_DEFINITE), before, weight)
+
+    def some_conditionals(self, rows: Rows, seen: int, terms: int) -> tuple[Any, Any, np.ndarray, float]:
+        """Random rows after the first ones: neighbours, which of those there are, places; how many each stands for."""
+        n = len(rows.x)
         places = np.arange(seen, n)
         if n - seen > terms:
             places = np.sort(np.random.default_rng(1).choice(places, terms, replace=False))
-        kernel, trend = self.parts()
-        before = self.solved if seen else Trend.unknown(trend_columns(trend, rows.x[:1]).shape[1])
-        index, real = earlier_of(kernel, rows.x, places, self.near)
-        residuals, d = self._conditionals(rows, index, real, places)
-        d = namespace(d).maximum(d, (self.noise_variance() * rows.scale + rows.extra)[places])  # never less: rounding
-        ok = namespace(d).all(d > 0)
-        return log_evidence(residuals, demand(d, ok, exact.NOT_DEFINITE), before, (n - seen) / len(places))
+        return *earlier_of(self.parts()[0], rows.x, places, self.near), places, (n - seen) / len(places)
 
     def _conditionals(self, rows: Rows, index: Any, real: Any, own: Any, noisy: bool = True) -> tuple[Array, Array]:
         parts = self.solved_in_chunks(rows, self._values(rows.x, rows.y), index, real, own, noisy)
@@ -174,11 +176,10 @@ class NeighboursGP(LargeGP, DrawsFunctions):
         residuals, d = self._conditionals(whole, index, real, self.seen.n + np.arange(len(x)), noisy=False)
         h = residuals[:, 1:]
         mean = self.mean.at(x) - residuals[:, 0] + h @ self.solved.mean
-        variance = xp.maximum(d, 0.0)
         if h.shape[1]:
             half = solve_lower(self.solved.root, h.T)
-            variance = variance + (half * half).sum(0)
-        return mean, variance
+            d = d + (half * half).sum(0)
+        return mean, d
 
     def left_out(self, places: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Outcomes of some rows that were seen, and the mean and variance of each given its k nearest others."""
@@ -215,18 +216,12 @@ class VecchiaObjective:
     def __init__(self, belief: NeighboursGP, slots: params.Layout, rows: Rows, priors: Priors, terms: int):
         self._about = belief, slots, dict(priors)
         rows = _in_order(rows, 0)
-        n = rows.n
-        places = np.arange(n)
-        if n > terms:
-            places = np.sort(np.random.default_rng(1).choice(n, terms, replace=False))
-        index, real = earlier_of(belief.parts()[0], rows.x, places, belief.near)
+        index, real, places, weight = belief.some_conditionals(rows, 0, terms)
         both = np.column_stack([index, places])
-        x, y, scale, extra = (v[both] for v in rows.cut())
         real = np.column_stack([real, np.ones(len(places), bool)])
-        size = bucket(len(places))
+        found = *(v[both] for v in rows.cut()), real, np.full(len(places), weight)
         # Rows of padding have no neighbours and count for nothing.
-        weight = pad_rows(np.full(len(places), n / len(places)), size)
-        self._data = Data(*(pad_rows(v, size) for v in (x, y, scale, extra, real))), weight
+        self._data = Data(*(pad_rows(v, bucket(len(places))) for v in found))
 
     def value(self, vector: np.ndarray) -> float:
         """The objective."""
@@ -234,15 +229,13 @@ class VecchiaObjective:
 
     def value_and_grad(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient; (-inf, 0) where it is not finite."""
-        k, near = host(_forward(vector, *self._about, *self._data))
-        solved, ok = solutions(k, near)
-        if not ok:
-            return -np.inf, np.zeros_like(vector)
-        found = _value_and_grad(vector, solved, *self._about, *self._data)
-        value, slope = float(found[0]), np.asarray(found[1])
-        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
-            return -np.inf, np.zeros_like(vector)
-        return value, slope
+        solved, ok = solutions(*host(_forward(vector, *self._about[:2], self._data)))
+        if ok:
+            found = _value_and_grad(vector, solved, *self._about, self._data)
+            value, slope = float(found[0]), np.asarray(found[1])
+            if np.isfinite(value) and np.all(np.isfinite(slope)):
+                return value, slope
+        return -np.inf, np.zeros_like(vector)
 
 
 class Data(NamedTuple):
@@ -253,6 +246,7 @@ class Data(NamedTuple):
     scale: Float[Array, "s c"]
     extra: Float[Array, "s c"]
     real: Bool[Array, "s c"]
+    weight: Float[Array, " s"]
 
 
 def _near(own: NeighboursGP, data: Data) -> tuple[Array, Neighbourhoods]:
@@ -265,21 +259,19 @@ def _near(own: NeighboursGP, data: Data) -> tuple[Array, Neighbourhoods]:
 
 
 @eqx.filter_jit
-def _forward(
-    vector: Array, belief: NeighboursGP, slots: params.Layout, priors: Any, data: Data, weight: Array
-) -> tuple[Array, Neighbourhoods]:
+def _forward(vector: Array, belief: NeighboursGP, slots: params.Layout, data: Data) -> tuple[Array, Neighbourhoods]:
     return _near(params.from_vector(belief, slots, jnp.asarray(vector)), data)
 
 
 @eqx.filter_jit
 def _value_and_grad(
-    vector: Array, solved: Array, belief: NeighboursGP, slots: params.Layout, priors: Any, data: Data, weight: Array
+    vector: Array, solved: Array, belief: NeighboursGP, slots: params.Layout, priors: Any, data: Data
 ) -> tuple[Array, Array]:
     def log_joint(u: Array) -> Array:
         own = params.from_vector(belief, slots, u)
         residuals, d = conditionals(*_near(own, data), solved)
-        d = jnp.where(weight > 0, d, 1.0)
-        found, _ = log_evidence(residuals, d, Trend.unknown(residuals.shape[1] - 1), weight)
+        d = jnp.where(data.weight > 0, d, 1.0)
+        found, _ = log_evidence(residuals, d, Trend.unknown(residuals.shape[1] - 1), data.weight)
         return found + params.log_prior(own, priors)
 
     return jax.value_and_grad(log_joint)(jnp.asarray(vector))
@@ -371,11 +363,11 @@ class Neighbours(LargeMethod):
         k, spread = found
         belief = changed(belief, asked=k)
         notes = [f"predictions from {k} neighbours: {best:.4g} nats a row on {len(places)} rows, each from the others"]
-        scaled = belief.kernel.scaled(spread)
-        free = set(params.learnable(belief)) - set(fixed)
-        same = set(params.learnable(scaled)) == set(params.learnable(belief.kernel))
-        if n > self.held and same and free == set(params.learnable(belief)) and "noise" in free:
-            noise = belief.noise_variance() * spread
-            belief = changed(belief, kernel=host(scaled), noise=np.asarray(noise))
+        numbers, free = (set(params.learnable(b)) for b in (belief.kernel, belief))
+        same = numbers == set(params.learnable(belief.kernel.scaled(1.0)))
+        if n > self.held and same and "noise" in free and not free & set(fixed):
+            noise = float(belief.noise_variance())
+            spread = max(spread, QUIETEST * variance_of(rows.cut()[1]) / noise)  # zero where all y are the same
+            belief = changed(belief, kernel=host(belief.kernel.scaled(spread)), noise=np.asarray(noise * spread))
             notes.append(f"variances times {spread:.3g}, so that these rows are as far off as is said")
         return belief, notes

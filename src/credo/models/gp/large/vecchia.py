@@ -127,12 +127,15 @@ def solved_covariances(kernel: Kernel, near: Neighbourhoods) -> tuple[Float[Arra
 def conditionals(
     k: Float[Array, "s c c"], near: Neighbourhoods, solved: Float[Array, "s e p"]
 ) -> tuple[Float[Array, "s q"], Float[Array, " s"]]:
-    """(r and h, d) of each row given its neighbours, with derivatives that stop at the solves."""
+    """(r and h, d) of each row given its neighbours, with derivatives that stop at the solves; d is no less than noise.
+
+    Without noise rounding may leave a d below zero.
+    """
     xp = namespace(k, near.values, solved)
     v = xp.concatenate([-solved[:, :, 0], xp.ones((len(k), 1))], axis=1)
     kv = xp.einsum("sij,sj->si", k, v)
     r = xp.einsum("si,siq->sq", v, near.masked) - xp.einsum("si,siq->sq", kv[:, :-1], solved[:, :, 1:])
-    return r, (v * kv).sum(1)
+    return r, xp.maximum((v * kv).sum(1), near.noise[:, -1])
 
 
 def log_evidence(
