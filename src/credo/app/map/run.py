@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from credo.app.report.page import Page
 
 LONGITUDES, LATITUDES = ("lon", "long", "lng", "longitude"), ("lat", "latitude")
-FEW = 15
-"""Measurements below which blocks are not left out."""
+FEW, FOLDS = 15, 5
+"""Measurements below which blocks are not left out, and into how many parts blocks are dealt."""
 CANDIDATES = 900
 """Places of the map that the next measurement is chosen from, and that it is to help."""
 NEXT = 3
@@ -77,6 +77,11 @@ class Mapping:
         """What was made from what, in a line."""
         rows, columns = self.map.grid.shape
         return f"{self.value} from {self.source}: {len(self.field.values):,} measurements, {columns} × {rows} cells"
+
+    def named(self, place: tuple[float, float]) -> str:
+        """lon = 7.2, lat = 51.3, to a tenth of the width of a cell."""
+        digits = [max(0, 1 - int(np.floor(np.log10(cell)))) for cell in self.map.grid.cell]
+        return ", ".join(f"{name} = {v:.{d}f}" for name, v, d in zip(self.map.names, place, digits, strict=True))
 
     def page(self, *, command: str = "") -> "Page":
         """The report."""
@@ -129,8 +134,8 @@ def map_points(
         made = field.map(cells, threshold=threshold, slope=slope)
         say(0.75, "leaving measurements out")
         blocked = None
-        if len(field.values) >= FEW:
-            folds = [test for _, test in spatial_blocks(_plane(field), seed=seed)]
+        if len(field.values) >= FEW and len(np.unique(field.points, axis=0)) >= FOLDS:
+            folds = [test for _, test in spatial_blocks(_plane(field), FOLDS, seed=seed)]
             blocked = field.left_out(folds)
         left_out = field.left_out()
         say(0.9, "where to measure next")

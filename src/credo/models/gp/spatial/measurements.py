@@ -135,6 +135,6 @@ def _check_twins(x: np.ndarray, y: np.ndarray, extra: np.ndarray) -> None:
     if apart.any():
         i = int(np.argmax(apart))
         raise DataError(
-            f"exact=True, but {y[i]:g} and {before[i]:g} were both measured at {x[i].tolist()}; "
-            "average them, give their errors, or leave exact out: then what differs is noise"
+            f"an exact field has one value at a place, but {y[i]:g} and {before[i]:g} were both measured at "
+            f"{x[i].tolist()}; average them, give their errors, or leave exact out: then what differs is noise"
         )
