@@ -72,6 +72,7 @@ REFUSED = [
     (("points.csv", "--x", "lng", "--y", "lat", "--value", "pm10"), "did you mean 'lon'"),
     (("points.csv", "--x", "lon", "--y", "lat", "--value", "kind"), "a column of numbers, found 'x' in row 1"),
     (("points.csv", "--x", "lon", "--y", "lon", "--value", "pm10"), "different columns"),
+    (("points.csv", *WHAT, "--group", "pm10"), "different columns, found lon, lat, pm10, pm10"),
     (("points.csv", *WHAT, "--cells", "many"), "such as 200x150"),
     (("points.csv", *WHAT, "--trend", "cubic"), "one of constant, linear, quadratic"),
     (("points.csv", *WHAT, "--group", "kind"), "two groups or more"),

@@ -152,8 +152,9 @@ def _columns(
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Points, values, and errors and groups; rows in which one of them is missing are left out, and counted."""
     named = {"x": x, "y": y, "value": value} | ({} if error is None else {"error": error})
-    if len({*named.values()}) < len(named):
-        raise DataError(f"x, y, value and error must be different columns, found {', '.join(named.values())}")
+    roles = [*named.values()] + ([] if group is None else [group])
+    if len({*roles}) < len(roles):
+        raise DataError(f"x, y, value, error and group must be different columns, found {', '.join(roles)}")
     numbers = {role: _numbers(table.demand(name, role), table.name, role) for role, name in named.items()}
     present = np.all([np.isfinite(v) for v in numbers.values()], axis=0)
     labels = None
@@ -195,32 +196,29 @@ def _plane(field: Field) -> np.ndarray:
 
 def _next(field: Field, made: Map, threshold: float | None) -> tuple[Suggestion, ...]:
     """Places among the measurements where one more would help most: the whole map, or to tell it from a threshold."""
-    places = made.grid.places
+    places, sd, weights = made.grid.places, made.sd.ravel(), made.areas.ravel()
+    if threshold is not None:
+        p = made.exceeds(threshold).ravel()
+        weights = weights * (p * (1 - p) + 1e-9)
     step = max(int(np.ceil(np.sqrt(len(places) / CANDIDATES))), 1)
     thinned = np.zeros(made.grid.shape, bool)
     thinned[step // 2 :: step, step // 2 :: step] = True
-    inside = thinned.ravel() & _within(field.points[:, :2], places)
-    pool = np.flatnonzero(inside if inside.any() else thinned.ravel())
+    some = np.flatnonzero(thinned)
+    inside = some[_within(field.points[:, :2], places[some])]
+    pool = inside if len(inside) else some
     belief, _ = field.alone()
-    rows, sd = field.rows(places[pool]), made.sd.ravel()[pool]
-    if not isinstance(belief, GP):
-        weight = sd if threshold is None else sd * _unsure(made, threshold)[pool]
-        best = int(np.argmax(weight))
-        return (Suggestion((float(places[pool[best], 0]), float(places[pool[best], 1])), np.nan, float(sd[best])),)
-    weights = None if threshold is None else _unsure(made, threshold)[pool] + 1e-9
-    found = acquire(belief, rows, ExpectedVarianceReduction(rows, weights), min(NEXT, len(pool)))
-    total = float(np.sum(sd**2 if weights is None else weights * sd**2)) or 1.0
-    assert found.index is not None
+    if isinstance(belief, GP):
+        wanted = ExpectedVarianceReduction(field.rows(places[some]), weights[some])
+        found = acquire(belief, field.rows(places[pool]), wanted, min(NEXT, len(pool)))
+        total = float(np.sum(weights[some] * sd[some] ** 2)) or 1.0
+        assert found.index is not None
+        best, gains = pool[found.index], found.score / total
+    else:
+        best, gains = pool[[np.argmax(weights[pool] * sd[pool])]], np.array([np.nan])
     return tuple(
-        Suggestion((float(places[pool[i], 0]), float(places[pool[i], 1])), float(gain) / total, float(sd[i]))
-        for i, gain in zip(found.index, found.score, strict=True)
+        Suggestion((float(places[i, 0]), float(places[i, 1])), float(gain), float(sd[i]))
+        for i, gain in zip(best, gains, strict=True)
     )
-
-
-def _unsure(made: Map, threshold: float) -> np.ndarray:
-    """p(1 - p) of exceeding the threshold."""
-    p = made.exceeds(threshold).ravel()
-    return p * (1 - p)
 
 
 def _within(points: np.ndarray, places: np.ndarray) -> np.ndarray:

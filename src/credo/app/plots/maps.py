@@ -9,6 +9,7 @@ from credo.models.gp.spatial import Map, Variogram
 from credo.models.gp.spatial.grids import SQUAREST, alike
 
 COLOURS = {"mean": "viridis", "sd": "magma_r", "exceeds": "RdBu_r", "slope": "cividis", "aspect": "twilight"}
+RANGES = {"exceeds": (0.0, 1.0), "aspect": (0.0, 360.0)}
 SAID = {"sd": "standard deviation", "exceeds": "probability", "aspect": "degrees from north"}
 
 
@@ -19,7 +20,7 @@ def field_map(made: Map, layer: str = "mean", points: np.ndarray | None = None, 
     ax = ax or new_axes(5.4, 4.2)
     (width, height), (x, y) = made.grid.cell, made.grid
     extent = (x[0] - width / 2, x[-1] + width / 2, y[0] - height / 2, y[-1] + height / 2)
-    low, high = (0.0, 1.0) if layer == "exceeds" else (None, None)
+    low, high = RANGES.get(layer, (None, None))
     look = COLOURS.get(layer.removesuffix("_sd") if layer.startswith("aspect") else layer, "viridis")
     drawn = ax.imshow(
         made.layers[layer],

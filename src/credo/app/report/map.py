@@ -92,16 +92,22 @@ def _warnings(result: Mapping) -> list[str]:
     below = float(result.map.areas[result.map.mean < 1.96 * result.map.sd].sum())
     if result.field.values.min() >= 0 and below > 0.05:
         said.append(
-            f"No measurement is negative, but on {percent(below)} of the map 95 % intervals reach below zero: a Gaussian "
-            "field knows no bounds. Mapping the logarithm may serve better."
+            f"No measurement is negative, but on {percent(below)} of the map 95 % intervals reach below zero: "
+            "a Gaussian field knows no bounds. Mapping the logarithm may serve better."
         )
     if len(result.field.values) < 30:
         said.append(f"{count(len(result.field.values), 'measurement')} are few to learn a variogram from.")
     return said
 
 
+def _height(result: Mapping) -> float:
+    """Of pictures of the map, whose cells are about square."""
+    rows, columns = result.map.grid.shape
+    return float(np.clip(3.7 * rows / columns + 0.6, 1.8, 3.9))
+
+
 def _maps(result: Mapping) -> Section:
-    figure, axes = panels(2, 3.9, across=2)
+    figure, axes = panels(2, _height(result), across=2)
     for ax, layer, name in zip(axes, ("mean", "sd"), (result.value, "its standard deviation"), strict=True):
         draw.field_map(result.map, layer, result.field.points, ax=ax)
         title(ax, name)
@@ -117,7 +123,7 @@ def _maps(result: Mapping) -> Section:
 
 
 def _exceedance(result: Mapping) -> Section:
-    figure, axes = panels(1, 3.9, across=1, width=5.4)
+    figure, axes = panels(1, _height(result), across=1, width=5.4)
     draw.field_map(result.map, "exceeds", result.field.points, ax=axes[0])
     assert result.threshold is not None
     picture = Figure(data_uri(figure), f"The probability of more than {number(result.threshold)}", narrow=True)
@@ -129,7 +135,7 @@ def _exceedance(result: Mapping) -> Section:
 
 
 def _slopes(result: Mapping) -> Section:
-    figure, axes = panels(2, 3.9, across=2)
+    figure, axes = panels(2, _height(result), across=2)
     for ax, layer, name in zip(axes, ("slope", "aspect"), ("slope", "aspect: where it falls"), strict=True):
         draw.field_map(result.map, layer, ax=ax)
         title(ax, name)
