@@ -81,6 +81,9 @@ def test_the_nugget_as_micro_scale_variation_honours_the_measurements():
     np.testing.assert_allclose(away.mean, plain.mean)
     np.testing.assert_allclose(away.epistemic, plain.epistemic + NUGGET)
     np.testing.assert_allclose(field.draw(X[:5], 3), np.tile(Y[:5], (3, 1)), atol=1e-6)
+    many = field.draw(np.concatenate([X, RNG.uniform(0, 10, (JOINTLY, 2))]), 2)
+    assert np.isfinite(many).all()
+    np.testing.assert_allclose(many[:, :60], np.tile(Y, (2, 1)), atol=1e-6)
 
 
 def test_micro_scale_variation_beside_known_errors_is_a_white_kernel():
@@ -342,6 +345,7 @@ BAD = [
     ({"errors": -np.ones(60)}, "must not be negative"),
     ({"groups": ["a"] * 60}, "two groups"),
     ({"groups": ["a", "b"]}, "each of the 60 points"),
+    ({"groups": ["a", None] * 30}, "missing labels"),
     ({"groups": ["a", "b"] * 30, "exact": True}, "do not go together"),
     ({"points": np.vstack([X[:59], X[:1]]), "exact": True}, "both measured at"),
     ({"learn": False}, "give both"),
@@ -356,11 +360,17 @@ def test_bad_input_is_refused(options, said):
         spatial.kriging(given.pop("points"), given.pop("values"), **given)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_bad_questions_are_refused():
     field = known()
     for ask, said in (
         (lambda: field.predict([[1.0, 2.0, 3.0]]), "columns"),
         (lambda: field.blocks(PLACES, (1.0, 0.0)), "both positive"),
+        (lambda: field.blocks(PLACES, 3.0), "size"),
+        (lambda: field.gradient(PLACES, step=0.0), "must be positive"),
+        (lambda: field.map((3, 3), at=1.0), "0 coordinates after"),
+        (lambda: field.map((3,)), "columns and rows"),
+        (lambda: field.left_out([np.arange(61)]), "row numbers of the 60"),
         (lambda: field.group_effects(), "groups"),
         (lambda: field.exceeds(PLACES, np.nan), "threshold"),
         (lambda: field.variogram(most=1e-9), "no two points are within"),

@@ -15,7 +15,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.checks import by_name, check_count, check_table, check_vector, column_names
+from credo.core.checks import by_name, check_count, check_real, check_table, check_vector, column_names
 from credo.core.errors import DataError
 from credo.core.linalg import solve
 from credo.core.predictive import Normal
@@ -172,6 +172,8 @@ class Field(eqx.Module):
         quotient over 2·step (in coordinates): rough fields have no derivative, but a slope over a distance.
         """
         table = self.rows(places)
+        if step is not None and not check_real(step, "step") > 0:
+            raise DataError(f"step, half the distance of a difference, must be positive, found {step!r}")
         if self.coordinates != 2:
             raise DataError(f"slope and aspect are of a field in the plane, found {self.coordinates} coordinates")
         belief, spare = self.alone()
@@ -210,7 +212,7 @@ class Field(eqx.Module):
         its doubt by less than `SETTLED`; of the nugget it leaves nothing.
         """
         table, (belief, spare) = self.rows(centres), self.alone()
-        if len(size) != 2 or not min(size) > 0:
+        if np.shape(size) != (2,) or not min(size) > 0:
             raise DataError(f"size is the width and the height of a block, both positive, found {size!r}")
         if points is not None:
             check_count(points, "points")
@@ -259,9 +261,10 @@ class Field(eqx.Module):
             at: the other coordinates, such as a time, where there are more than two.
         """
         cells = grid if isinstance(grid, Grid) else self.grid(grid)
-        if len(at) != self.coordinates - 2:
-            raise DataError(f"at must give the {self.coordinates - 2} coordinates after the first two, found {len(at)}")
-        places = np.column_stack([cells.places, *(np.full(cells.places.shape[0], float(v)) for v in at)])
+        more = np.atleast_1d(np.asarray(at, dtype=float))
+        if more.shape != (self.coordinates - 2,):
+            raise DataError(f"at must give the {self.coordinates - 2} coordinates after the first two, found {at!r}")
+        places = np.column_stack([cells.places, np.tile(more, (len(cells.places), 1))])
         mean, variance = self._field_at(self.rows(places))
         layers = {"mean": mean, "sd": np.sqrt(variance)}
         if threshold is not None:
@@ -333,6 +336,8 @@ class Field(eqx.Module):
             noise = self.nugget * scale + extra
             return Normal(mean, noise, np.maximum(variance - noise, 0.0))
         parts = [np.array([i]) for i in range(rows.n)] if folds is None else [np.asarray(f, dtype=int) for f in folds]
+        if any(part.size and not 0 <= part.min() <= part.max() < rows.n for part in parts):
+            raise DataError(f"folds are row numbers of the {rows.n} measurements, from 0, found others")
         mean, variance = np.full(rows.n, np.nan), np.full(rows.n, np.nan)
         for part in parts:
             after = self.belief.unconditioned().condition_on(rows.subset(np.setdiff1d(np.arange(rows.n), part)))

@@ -72,6 +72,8 @@ class Grid(NamedTuple):
         if cells is not None and size is not None:
             raise DataError("give the number of cells or their size, not both")
         if cells is not None:
+            if np.shape(cells) != (2,):
+                raise DataError(f"cells are the numbers of columns and rows, found {cells!r}")
             for count in cells:
                 check_count(count, "each of cells", 2)
             columns, rows = (int(c) for c in cells)

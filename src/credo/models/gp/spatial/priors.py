@@ -17,7 +17,7 @@ import numpy as np
 
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
-from credo.kernels import Exponential, InputScales, Kernel, Matern32, OnSphere, White
+from credo.kernels import Exponential, InputScales, Kernel, Matern32, OnSphere
 from credo.models.features import Affine, Features, Polynomial
 from credo.models.gp.hyperpriors import variance_of
 from credo.models.gp.means import Basis, Constant, Mean, as_mean
@@ -90,8 +90,3 @@ def sphere_of(kernel: Kernel) -> OnSphere | None:
     if isinstance(kernel, OnSphere):
         return kernel
     return next((found for part in kernel.inside.values() if (found := sphere_of(part)) is not None), None)
-
-
-def group_kernel(coordinates: int, variance: float) -> Kernel:
-    """An effect of its own for every group, in the column after the coordinates."""
-    return White(np.asarray(variance)).on(coordinates)

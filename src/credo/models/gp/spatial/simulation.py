@@ -79,7 +79,7 @@ def _prior(kernel: Kernel, x: np.ndarray, n: int, rng: np.random.Generator) -> F
     places, zeros, own = x[order], np.zeros(len(x)), np.arange(len(x))
     rows = Rows(places, zeros, zeros, SMALL * np.asarray(kernel.variance_at(places)), None)
     index, real = earlier_of(kernel, places, own, NEAR)
-    drawn = np.empty((len(x), n))
+    drawn = np.zeros((len(x), n))  # zeros, since those that are not there have weight zero
     chunks = Neighbours(NEAR).form(GP(kernel, 0.0, 1.0)).solved_in_chunks(rows, zeros[:, None], index, real, own)
     for cut, near, k, solved in chunks:
         b = np.where(real[cut], np.asarray(solved)[:, :, 0], 0.0)
