@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LONGITUDES, LATITUDES = ("lon", "long", "lng", "longitude"), ("lat", "latitude")
 FEW, FOLDS = 15, 5
 """Measurements below which blocks are not left out, and into how many parts blocks are dealt."""
+OTHER_UNIT = 20.0
+"""So much wider than the other is a coordinate that may have another unit."""
 CANDIDATES = 900
 """Places of the map that the next measurement is chosen from, and that it is to help."""
 NEXT = 3
@@ -125,6 +127,12 @@ def map_points(
             lonlat = names[0] in LONGITUDES and names[1] in LATITUDES
             if lonlat:
                 notes.append(f"{x} and {y} were taken for degrees; distances are kilometres.")
+        wide, high = np.ptp(points, axis=0)
+        if not lonlat and not anisotropic and min(wide, high) > 0 and max(wide / high, high / wide) > OTHER_UNIT:
+            notes.append(
+                f"{x} spans {wide:.3g} and {y} {high:.3g}, and a step along either counts the same; if their units "
+                "differ, anisotropic learns a scale for each."
+            )
         say(0.1, f"learning from {len(values):,} measurements")
         field = kriging(
             points, values, trend=trend, exact=exact, anisotropic=anisotropic, lonlat=lonlat, seed=seed, **more

@@ -65,7 +65,7 @@ def field_kernel(kernel: Kernel | None, x: np.ndarray, y: np.ndarray, anisotropi
             "give yours as e.g. Matern32(ard=True, rank=1), and longitudes projected"
         )
     each = d != 2
-    chosen = kernel or Exponential(ard=anisotropic or each, rank=int(anisotropic)) + Matern32(ard=each)
+    chosen = kernel or Exponential(ard=anisotropic or each, rank=int(anisotropic)) + Matern32(ard=anisotropic or each)
     if lonlat and sphere_of(chosen) is None:
         if d != 2:
             raise DataError(
