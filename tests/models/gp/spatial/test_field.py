@@ -314,6 +314,19 @@ def test_the_kernel_that_is_chosen_has_two_scales_and_may_turn():
     assert turned.lengthscale.shape == (2,) and turned.projection.shape == (1, 2)
 
 
+@pytest.mark.slow
+def test_directions_are_learned():
+    """The derivative of a rough kernel by its Λ was that of rounding where points are one."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (80, 2))
+    y = np.sin(2 * (x @ [-0.5, 0.866])) + 0.1 * rng.normal(size=80)
+    round_, turned = (spatial.kriging(x, y, anisotropic=a) for a in (False, True))
+    gain = [float(f.belief.unconditioned().log_evidence(x, y)) for f in (turned, round_)]
+    assert gain[0] > gain[1] + 20
+    errors = [np.sqrt(np.mean((f.left_out().mean - y) ** 2)) for f in (turned, round_)]
+    assert errors[0] < 0.6 * errors[1]
+
+
 def test_layers_of_many_places_are_those_of_each(monkeypatch):
     mean, root = RNG.normal(size=(50, 2)), RNG.normal(size=(50, 2, 2))
     whole = Gradient(mean, root @ root.swapaxes(1, 2))
