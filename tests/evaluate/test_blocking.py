@@ -36,6 +36,15 @@ def test_scores_of_blocks_do_not_leak():
     assert blocked.mean["rmse"] > 1.5 * random and len(blocked.scores["rmse"]) == 4
 
 
+def test_clusters_far_apart_are_cut_into_smaller_blocks():
+    towns = np.concatenate([X / 1000, X / 1000 + 50.0])
+    folds = evaluate.spatial_blocks(towns)
+    assert sorted(np.concatenate([test for _, test in folds])) == list(range(400))
+    assert all(20 < len(test) < 200 for _, test in folds)
+    with pytest.raises(DataError, match="at 2 places, fewer than k=5"):
+        evaluate.spatial_blocks(np.repeat(X[:2], 10, axis=0))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -14,6 +14,8 @@ from credo.core.errors import DataError
 
 ACROSS = 5
 """Blocks along the longer side of the points where no size is given: about three in each of five folds."""
+UNEVEN = 2.0
+"""So much more than its fold may the fullest block hold before all are made smaller."""
 
 
 def spatial_blocks(
@@ -24,7 +26,8 @@ def spatial_blocks(
     Args:
         points: coordinates, shape (n, d).
         k: the number of folds; every block is in one of them.
-        size: the side of a block; None is a fifth of the longer side of all points.
+        size: the side of a block; None is a fifth of the longer side of all points, or, where they lie in clusters,
+            half of it, a quarter, … until the fullest block is no more than two folds.
         buffer: rows nearer than this to a row that is scored on are not learned from.
         seed: of which block is in which fold.
     """
@@ -35,8 +38,16 @@ def spatial_blocks(
     side = extent / ACROSS if size is None else check_real(size, "size", 0.0)
     if not side > 0:
         raise DataError(f"size, the side of a block, must be positive, found {size!r} for points that span {extent:g}")
-    places = np.floor((x - x.min(0)) / side * (1 - 1e-12)).astype(int)
-    _, block, counts = np.unique(places, axis=0, return_inverse=True, return_counts=True)
+    distinct = len(np.unique(x, axis=0))
+    if size is None and distinct < k:
+        raise DataError(f"the points are at {distinct} places, fewer than k={k}; make k smaller")
+    while True:
+        places = np.floor((x - x.min(0)) / side * (1 - 1e-12))
+        _, block, counts = np.unique(places, axis=0, return_inverse=True, return_counts=True)
+        uneven = counts.max() * k > UNEVEN * len(x) and len(counts) < distinct
+        if size is not None or not (len(counts) < k or uneven):
+            break
+        side /= 2
     if len(counts) < k:
         raise DataError(f"the points lie in {len(counts)} blocks of side {side:g}, fewer than k={k}; make size smaller")
     fold, filled = np.zeros(len(counts), dtype=int), np.zeros(k)

@@ -27,6 +27,8 @@ from credo.kernels.measures import Elliptical, Mixing, Spectrum
 
 M = TypeVar("M", bound="Metric")
 
+TOGETHER = 1e-20
+"""Up to this r² points are one: the derivative of r by anything is nothing there, and its rounding is not."""
 UNLIKE = 1e4
 """Spreads of two columns that differ by more are in unlike units; of pixels, in like ones, they differ by hundreds."""
 
@@ -228,10 +230,11 @@ class Exponential(Stationary):
         return namespace(squared).exp(-root(squared))
 
     def slope(self, squared: Array) -> Array:
-        """-½ exp(-r)/r, given as 0 at r = 0, where it is infinite."""
+        """-½ exp(-r)/r, given as 0 at r = 0, where it is infinite, and where r is but rounding (of Λx) away from it."""
         xp = namespace(squared)
-        r = root(xp.where(squared > 0, squared, 1.0))
-        return xp.where(squared > 0, -0.5 * xp.exp(-r) / r, 0.0)
+        apart = squared > TOGETHER
+        r = root(xp.where(apart, squared, 1.0))
+        return xp.where(apart, -0.5 * xp.exp(-r) / r, 0.0)
 
 
 Matern12 = Exponential

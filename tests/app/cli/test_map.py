@@ -48,10 +48,31 @@ def test_points_become_a_map(run, tmp_path):
     assert again.exit_code == 2 and "exists already" in again.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_tables_as_they_come_become_maps(run, tmp_path):
+    """Skewed values around the meridian; counts of many days at a few stations."""
+    east = np.where(np.arange(45) < 20, RNG.uniform(359, 360, 45), RNG.uniform(0, 1, 45))
+    rows = [f"{a:.3f},{b - 50:.3f},{np.exp(v - 20):.1f}" for a, b, v in zip(east, LAT, PM, strict=True)]
+    (tmp_path / "turn.csv").write_text("\n".join(["longitude,latitude,rain", *rows]))
+    done = run("turn.csv", "--x", "longitude", "--y", "latitude", "--value", "rain", "--cells", "8x6")
+    assert done.exit_code == 0, done.output
+    longitude = np.genfromtxt(tmp_path / "credo-map-turn" / "map.csv", delimiter=",", names=True)["longitude"]
+    assert -1.2 < longitude.min() < longitude.max() < 1.2 and "whole blocks" in done.stdout
+    assert "intervals reach below zero" in (tmp_path / "credo-map-turn" / "report.html").read_text()
+    rows = [f"{500000 + 100 * (i % 4)},{5000000 + 90 * (i % 3)},{RNG.poisson(0.5)}" for i in range(24)]
+    (tmp_path / "days.csv").write_text("\n".join(["E,N,found", *rows]))
+    done = run("days.csv", "--x", "E", "--y", "N", "--value", "found", "--cells", "8x6", "--exact")
+    assert "one value at a place" in done.stderr and "at [500000.0, 5000000.0]" in done.stderr
+    done = run("days.csv", "--x", "E", "--y", "N", "--value", "found", "--cells", "8x6")
+    assert done.exit_code == 0 and "help most at E = 500" in done.stdout and ", N = 5000" in done.stdout
+
+
 REFUSED = [
     (("points.csv", "--x", "lng", "--y", "lat", "--value", "pm10"), "did you mean 'lon'"),
     (("points.csv", "--x", "lon", "--y", "lat", "--value", "kind"), "a column of numbers, found 'x' in row 1"),
     (("points.csv", "--x", "lon", "--y", "lon", "--value", "pm10"), "different columns"),
+    (("points.csv", *WHAT, "--group", "pm10"), "different columns, found lon, lat, pm10, pm10"),
     (("points.csv", *WHAT, "--cells", "many"), "such as 200x150"),
     (("points.csv", *WHAT, "--trend", "cubic"), "one of constant, linear, quadratic"),
     (("points.csv", *WHAT, "--group", "kind"), "two groups or more"),

@@ -124,8 +124,7 @@ def map_command(
         for name, scores in result.scores.items():
             lines.append((name, f"{scores['rmse']:.4g}", f"{scores['crps']:.4g}", f"{scores['coverage']:.0%}"))
         echo_table(lines)
-        best = result.next[0].place
-        typer.echo(f"\none more measurement would help most at {x} = {best[0]:.5g}, {y} = {best[1]:.5g}")
+        typer.echo(f"\none more measurement would help most at {result.named(result.next[0].place)}")
         for note in result.notes:
             typer.echo(f"note: {note}", err=True)
         typer.echo(f"report  {folder / 'report.html'}\nfiles   {', '.join(names[1:])} in {folder}")

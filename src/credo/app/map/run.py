@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from credo.app.report.page import Page
 
 LONGITUDES, LATITUDES = ("lon", "long", "lng", "longitude"), ("lat", "latitude")
-FEW = 15
-"""Measurements below which blocks are not left out."""
+FEW, FOLDS = 15, 5
+"""Measurements below which blocks are not left out, and into how many parts blocks are dealt."""
+OTHER_UNIT = 20.0
+"""So much wider than the other is a coordinate that may have another unit."""
 CANDIDATES = 900
 """Places of the map that the next measurement is chosen from, and that it is to help."""
 NEXT = 3
@@ -78,6 +80,11 @@ class Mapping:
         rows, columns = self.map.grid.shape
         return f"{self.value} from {self.source}: {len(self.field.values):,} measurements, {columns} × {rows} cells"
 
+    def named(self, place: tuple[float, float]) -> str:
+        """lon = 7.2, lat = 51.3, to a tenth of the width of a cell."""
+        digits = [max(0, 1 - int(np.floor(np.log10(cell)))) for cell in self.map.grid.cell]
+        return ", ".join(f"{name} = {v:.{d}f}" for name, v, d in zip(self.map.names, place, digits, strict=True))
+
     def page(self, *, command: str = "") -> "Page":
         """The report."""
         from credo.app.report.map import page
@@ -120,6 +127,12 @@ def map_points(
             lonlat = names[0] in LONGITUDES and names[1] in LATITUDES
             if lonlat:
                 notes.append(f"{x} and {y} were taken for degrees; distances are kilometres.")
+        wide, high = np.ptp(points, axis=0)
+        if not lonlat and not anisotropic and min(wide, high) > 0 and max(wide / high, high / wide) > OTHER_UNIT:
+            notes.append(
+                f"{x} spans {wide:.3g} and {y} {high:.3g}, and a step along either counts the same; if their units "
+                "differ, anisotropic learns a scale for each."
+            )
         say(0.1, f"learning from {len(values):,} measurements")
         field = kriging(
             points, values, trend=trend, exact=exact, anisotropic=anisotropic, lonlat=lonlat, seed=seed, **more
@@ -129,8 +142,8 @@ def map_points(
         made = field.map(cells, threshold=threshold, slope=slope)
         say(0.75, "leaving measurements out")
         blocked = None
-        if len(field.values) >= FEW:
-            folds = [test for _, test in spatial_blocks(_plane(field), seed=seed)]
+        if len(field.values) >= FEW and len(np.unique(field.points, axis=0)) >= FOLDS:
+            folds = [test for _, test in spatial_blocks(_plane(field), FOLDS, seed=seed)]
             blocked = field.left_out(folds)
         left_out = field.left_out()
         say(0.9, "where to measure next")
@@ -147,8 +160,9 @@ def _columns(
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """Points, values, and errors and groups; rows in which one of them is missing are left out, and counted."""
     named = {"x": x, "y": y, "value": value} | ({} if error is None else {"error": error})
-    if len({*named.values()}) < len(named):
-        raise DataError(f"x, y, value and error must be different columns, found {', '.join(named.values())}")
+    roles = [*named.values()] + ([] if group is None else [group])
+    if len({*roles}) < len(roles):
+        raise DataError(f"x, y, value, error and group must be different columns, found {', '.join(roles)}")
     numbers = {role: _numbers(table.demand(name, role), table.name, role) for role, name in named.items()}
     present = np.all([np.isfinite(v) for v in numbers.values()], axis=0)
     labels = None
@@ -190,32 +204,29 @@ def _plane(field: Field) -> np.ndarray:
 
 def _next(field: Field, made: Map, threshold: float | None) -> tuple[Suggestion, ...]:
     """Places among the measurements where one more would help most: the whole map, or to tell it from a threshold."""
-    places = made.grid.places
+    places, sd, weights = made.grid.places, made.sd.ravel(), made.areas.ravel()
+    if threshold is not None:
+        p = made.exceeds(threshold).ravel()
+        weights = weights * (p * (1 - p) + 1e-9)
     step = max(int(np.ceil(np.sqrt(len(places) / CANDIDATES))), 1)
     thinned = np.zeros(made.grid.shape, bool)
     thinned[step // 2 :: step, step // 2 :: step] = True
-    inside = thinned.ravel() & _within(field.points[:, :2], places)
-    pool = np.flatnonzero(inside if inside.any() else thinned.ravel())
+    some = np.flatnonzero(thinned)
+    inside = some[_within(field.points[:, :2], places[some])]
+    pool = inside if len(inside) else some
     belief, _ = field.alone()
-    rows, sd = field.rows(places[pool]), made.sd.ravel()[pool]
-    if not isinstance(belief, GP):
-        weight = sd if threshold is None else sd * _unsure(made, threshold)[pool]
-        best = int(np.argmax(weight))
-        return (Suggestion((float(places[pool[best], 0]), float(places[pool[best], 1])), np.nan, float(sd[best])),)
-    weights = None if threshold is None else _unsure(made, threshold)[pool] + 1e-9
-    found = acquire(belief, rows, ExpectedVarianceReduction(rows, weights), min(NEXT, len(pool)))
-    total = float(np.sum(sd**2 if weights is None else weights * sd**2)) or 1.0
-    assert found.index is not None
+    if isinstance(belief, GP):
+        wanted = ExpectedVarianceReduction(field.rows(places[some]), weights[some])
+        found = acquire(belief, field.rows(places[pool]), wanted, min(NEXT, len(pool)))
+        total = float(np.sum(weights[some] * sd[some] ** 2)) or 1.0
+        assert found.index is not None
+        best, gains = pool[found.index], found.score / total
+    else:
+        best, gains = pool[[np.argmax(weights[pool] * sd[pool])]], np.array([np.nan])
     return tuple(
-        Suggestion((float(places[pool[i], 0]), float(places[pool[i], 1])), float(gain) / total, float(sd[i]))
-        for i, gain in zip(found.index, found.score, strict=True)
+        Suggestion((float(places[i, 0]), float(places[i, 1])), float(gain), float(sd[i]))
+        for i, gain in zip(best, gains, strict=True)
     )
-
-
-def _unsure(made: Map, threshold: float) -> np.ndarray:
-    """p(1 - p) of exceeding the threshold."""
-    p = made.exceeds(threshold).ravel()
-    return p * (1 - p)
 
 
 def _within(points: np.ndarray, places: np.ndarray) -> np.ndarray:

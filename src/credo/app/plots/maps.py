@@ -6,9 +6,10 @@ from matplotlib.axes import Axes
 from credo.app.plots.style import BLUE, INK, ORANGE, legend, new_axes, say, some, tidy
 from credo.core.errors import DataError
 from credo.models.gp.spatial import Map, Variogram
-from credo.models.gp.spatial.grids import SQUAREST
+from credo.models.gp.spatial.grids import SQUAREST, alike
 
 COLOURS = {"mean": "viridis", "sd": "magma_r", "exceeds": "RdBu_r", "slope": "cividis", "aspect": "twilight"}
+RANGES = {"exceeds": (0.0, 1.0), "aspect": (0.0, 360.0)}
 SAID = {"sd": "standard deviation", "exceeds": "probability", "aspect": "degrees from north"}
 
 
@@ -19,7 +20,7 @@ def field_map(made: Map, layer: str = "mean", points: np.ndarray | None = None, 
     ax = ax or new_axes(5.4, 4.2)
     (width, height), (x, y) = made.grid.cell, made.grid
     extent = (x[0] - width / 2, x[-1] + width / 2, y[0] - height / 2, y[-1] + height / 2)
-    low, high = (0.0, 1.0) if layer == "exceeds" else (None, None)
+    low, high = RANGES.get(layer, (None, None))
     look = COLOURS.get(layer.removesuffix("_sd") if layer.startswith("aspect") else layer, "viridis")
     drawn = ax.imshow(
         made.layers[layer],
@@ -30,10 +31,13 @@ def field_map(made: Map, layer: str = "mean", points: np.ndarray | None = None, 
         vmin=low,
         vmax=high,
     )
+    one_unit = alike((extent[1] - extent[0], extent[3] - extent[2]))
     ax.set_aspect(
-        1.0 / max(np.cos(np.radians(np.mean(y))), SQUAREST) if made.lonlat else "equal" if _alike(extent) else "auto"
+        1.0 / max(np.cos(np.radians(np.mean(y))), SQUAREST) if made.lonlat else "equal" if one_unit else "auto"
     )
-    bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85, pad=0.02)
+    ax.locator_params(nbins=4)
+    ax.ticklabel_format(useOffset=False, style="plain")
+    bar = ax.figure.colorbar(drawn, cax=ax.inset_axes((1.03, 0.0, 0.045, 1.0)))  # as high as the map
     bar.set_label(SAID.get(layer, ""), fontsize=9, color=INK)
     bar.ax.tick_params(labelsize=8.5, colors=INK)
     if points is not None:
@@ -42,12 +46,6 @@ def field_map(made: Map, layer: str = "mean", points: np.ndarray | None = None, 
     ax.set_xlim(extent[:2])
     ax.set_ylim(extent[2:])
     return tidy(ax, *made.names, grid="")
-
-
-def _alike(extent: tuple[float, float, float, float]) -> bool:
-    """Whether both coordinates may have one unit."""
-    wide, high = extent[1] - extent[0], extent[3] - extent[2]
-    return 0.2 < wide / high < 5.0
 
 
 def variogram(found: Variogram, unit: str = "", *, ax: Axes | None = None) -> Axes:

@@ -35,7 +35,7 @@ def _unit(result: Mapping) -> str:
 def _headline(result: Mapping) -> list[str]:
     mean, sd = result.map.mean, result.map.sd
     low, high = (np.unravel_index(at, mean.shape) for at in (np.argmin(mean), np.argmax(mean)))
-    places = [_place(result, (result.map.grid.x[j], result.map.grid.y[i])) for i, j in (low, high)]
+    places = [result.named((result.map.grid.x[j], result.map.grid.y[i])) for i, j in (low, high)]
     said = (
         f"{result.value} is expected to lie between {number(mean[low])} (at {places[0]}) and {number(mean[high])} (at "
         f"{places[1]}), give or take {number(float(np.median(1.96 * sd)))} at a typical place."
@@ -51,17 +51,11 @@ def _headline(result: Mapping) -> list[str]:
     return [said, above, _most(result)]
 
 
-def _place(result: Mapping, at: tuple[float, float]) -> str:
-    """lon = 7.2, lat = 51.3, to the width of a cell."""
-    digits = [max(0, 1 - int(np.floor(np.log10(cell)))) for cell in result.map.grid.cell]
-    return ", ".join(f"{name} = {v:.{d}f}" for name, v, d in zip(result.map.names, at, digits, strict=True))
-
-
 def _most(result: Mapping) -> str:
     best = result.next[0]
     where = "the map" if result.threshold is None else "the map near the threshold"
     why = f": it would lower the variance of {where} by {percent(best.gain)}" if np.isfinite(best.gain) else ""
-    return f"One more measurement would help most at {_place(result, best.place)}{why}."
+    return f"One more measurement would help most at {result.named(best.place)}{why}."
 
 
 def _tiles(result: Mapping) -> tuple[tuple[str, str, str], ...]:
@@ -95,13 +89,25 @@ def _warnings(result: Mapping) -> list[str]:
         said.append(
             f"{percent(_coverage(result).observed)} of 95 % intervals held{coverage_verdict(_coverage(result))}"
         )
+    below = float(result.map.areas[result.map.mean < 1.96 * result.map.sd].sum())
+    if result.field.values.min() >= 0 and below > 0.05:
+        said.append(
+            f"No measurement is negative, but on {percent(below)} of the map 95 % intervals reach below zero: "
+            "a Gaussian field knows no bounds. Mapping the logarithm may serve better."
+        )
     if len(result.field.values) < 30:
         said.append(f"{count(len(result.field.values), 'measurement')} are few to learn a variogram from.")
     return said
 
 
+def _height(result: Mapping) -> float:
+    """Of pictures of the map, whose cells are about square."""
+    rows, columns = result.map.grid.shape
+    return float(np.clip(3.7 * rows / columns + 0.6, 1.8, 3.9))
+
+
 def _maps(result: Mapping) -> Section:
-    figure, axes = panels(2, 3.9, across=2)
+    figure, axes = panels(2, _height(result), across=2)
     for ax, layer, name in zip(axes, ("mean", "sd"), (result.value, "its standard deviation"), strict=True):
         draw.field_map(result.map, layer, result.field.points, ax=ax)
         title(ax, name)
@@ -117,16 +123,19 @@ def _maps(result: Mapping) -> Section:
 
 
 def _exceedance(result: Mapping) -> Section:
-    figure, axes = panels(1, 3.9, across=1, width=5.4)
+    figure, axes = panels(1, _height(result), across=1, width=5.4)
     draw.field_map(result.map, "exceeds", result.field.points, ax=axes[0])
     assert result.threshold is not None
-    alt = f"The probability of more than {number(result.threshold)}"
-    caption = f"The probability that {result.value} is above {number(result.threshold)} at each place, on its own."
-    return Section("exceedance", f"Above {number(result.threshold)}", (Figure(data_uri(figure), alt, caption),))
+    picture = Figure(data_uri(figure), f"The probability of more than {number(result.threshold)}", narrow=True)
+    said = (
+        f"The probability that {result.value} is above {number(result.threshold)} at each place, on its own.",
+        "Where it is pale the measurements do not tell.",
+    )
+    return Section("exceedance", f"Above {number(result.threshold)}", (picture, Text(said)))
 
 
 def _slopes(result: Mapping) -> Section:
-    figure, axes = panels(2, 3.9, across=2)
+    figure, axes = panels(2, _height(result), across=2)
     for ax, layer, name in zip(axes, ("slope", "aspect"), ("slope", "aspect: where it falls"), strict=True):
         draw.field_map(result.map, layer, ax=ax)
         title(ax, name)
@@ -168,8 +177,8 @@ def _checks(result: Mapping) -> Section:
             (
                 f"{percent(_coverage(result).observed)} of 95 % intervals held{coverage_verdict(_coverage(result))}",
                 "Each alone: a measurement is predicted from all others, its neighbours among them. Whole blocks: "
-                "squares of a fifth of the map's side are left out together, which is what gaps are like. The "
-                "variogram was learned from all.",
+                "squares of a fifth of the longer side of all points, or less, are left out together, which is what "
+                "gaps are like. The variogram was learned from all.",
             )
         ),
     ]
@@ -179,7 +188,7 @@ def _checks(result: Mapping) -> Section:
 def _next(result: Mapping) -> Section:
     def row(each: Suggestion, i: int) -> Row:
         gain = Cell(percent(each.gain)) if np.isfinite(each.gain) else Cell("–")
-        return Row((f"{i}", _place(result, each.place), number(each.sd), gain))
+        return Row((f"{i}", result.named(each.place), number(each.sd), gain))
 
     goal = "the whole map is known best" if result.threshold is None else "the map is best told from the threshold"
     said = f"Places between the measurements, in the order in which to measure so that {goal}."

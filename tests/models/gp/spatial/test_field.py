@@ -8,6 +8,7 @@ import credo
 from credo.core.errors import DataError
 from credo.kernels import RBF, Exponential, Matern, Matern32, OnSphere
 from credo.models.gp import Exact, Neighbours, RandomFeatures, spatial
+from credo.models.gp.spatial.longitudes import unwrapped_longitudes
 from credo.models.gp.spatial.priors import field_kernel
 from credo.models.gp.spatial.simulation import JOINTLY
 from credo.models.gp.spatial.slopes import Gradient
@@ -80,6 +81,9 @@ def test_the_nugget_as_micro_scale_variation_honours_the_measurements():
     np.testing.assert_allclose(away.mean, plain.mean)
     np.testing.assert_allclose(away.epistemic, plain.epistemic + NUGGET)
     np.testing.assert_allclose(field.draw(X[:5], 3), np.tile(Y[:5], (3, 1)), atol=1e-6)
+    many = field.draw(np.concatenate([X, RNG.uniform(0, 10, (JOINTLY, 2))]), 2)
+    assert np.isfinite(many).all()
+    np.testing.assert_allclose(many[:, :60], np.tile(Y, (2, 1)), atol=1e-6)
 
 
 def test_micro_scale_variation_beside_known_errors_is_a_white_kernel():
@@ -119,6 +123,19 @@ def test_block_averages_are_those_of_the_joint_law(using):
         np.testing.assert_allclose(got.mean[i], np.mean(joint.mean), rtol=1e-7)
         np.testing.assert_allclose(got.epistemic[i], np.mean(joint.latent_covariance), rtol=1e-5)
     assert np.all(got.epistemic < field.predict(centres).epistemic)
+
+
+def test_wide_blocks_take_as_many_places_as_they_need():
+    field = known(Exponential)
+    side = np.concatenate(
+        [2.5 * (at + 1 + np.polynomial.legendre.leggauss(16)[0]) for at in (0, 2)]
+    )  # two panels a side
+    one = np.tile(np.polynomial.legendre.leggauss(16)[1], 2) / 4
+    law = field.belief.predict(np.stack(np.meshgrid(side, side), -1).reshape(-1, 2), joint=True)
+    w = np.outer(one, one).ravel()
+    got = field.blocks([[5.0, 5.0], [3.0, 3.0]], (10.0, 10.0))
+    np.testing.assert_allclose(got.std[0], np.sqrt(w @ law.latent_covariance @ w), rtol=0.02)
+    np.testing.assert_allclose(got.mean[0], w @ law.mean, atol=0.1 * got.std[0])
 
 
 def test_a_gradient_is_the_limit_of_differences():
@@ -178,7 +195,21 @@ def test_exceedance_is_the_share_of_draws():
     np.testing.assert_allclose(made.layers["exceeds"], made.exceeds(threshold))
 
 
-def test_sequential_simulation_has_the_law_of_the_field():
+@pytest.mark.parametrize(("kernel", "nugget"), [(Exponential, 0.04), (RBF, 0.04), (RBF, 1e-3)])
+def test_draws_of_more_places_than_are_drawn_jointly_have_the_law_of_the_field(kernel, nugget):
+    field, n = known(kernel, trend="linear", nugget=nugget), 300
+    grid = spatial.Grid(np.linspace(0, 10, 51), np.linspace(0, 10, 51))
+    assert len(grid.places) > JOINTLY
+    some = RNG.permutation(len(grid.places))[:60]
+    joint = field.belief.predict(grid.places[some], joint=True)
+    drawn, sd = field.draw(grid.places, n, seed=1)[:, some], np.sqrt(np.diag(joint.latent_covariance))
+    assert np.sqrt(np.mean(((drawn.mean(0) - joint.mean) / (sd / np.sqrt(n))) ** 2)) < 1.8
+    np.testing.assert_allclose(drawn.std(0), sd, rtol=4.5 / np.sqrt(2 * n))
+    apart = np.cov(drawn.T) / np.outer(sd, sd) - joint.latent_covariance / np.outer(sd, sd)
+    assert np.sqrt(np.mean(apart**2)) < 1.5 / np.sqrt(n)
+
+
+def test_simulation_by_nearest_has_the_law_of_the_field():
     field = known(trend="linear", using=Neighbours(20, predict=60))
     places, n = spatial.Grid(np.linspace(1, 9, 9), np.linspace(1, 9, 8)).places, 1500
     joint = known(trend="linear").belief.predict(places, joint=True)
@@ -283,6 +314,19 @@ def test_the_kernel_that_is_chosen_has_two_scales_and_may_turn():
     assert turned.lengthscale.shape == (2,) and turned.projection.shape == (1, 2)
 
 
+@pytest.mark.slow
+def test_directions_are_learned():
+    """The derivative of a rough kernel by its Λ was that of rounding where points are one."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (80, 2))
+    y = np.sin(2 * (x @ [-0.5, 0.866])) + 0.1 * rng.normal(size=80)
+    round_, turned = (spatial.kriging(x, y, anisotropic=a) for a in (False, True))
+    gain = [float(f.belief.unconditioned().log_evidence(x, y)) for f in (turned, round_)]
+    assert gain[0] > gain[1] + 20
+    errors = [np.sqrt(np.mean((f.left_out().mean - y) ** 2)) for f in (turned, round_)]
+    assert errors[0] < 0.6 * errors[1]
+
+
 def test_layers_of_many_places_are_those_of_each(monkeypatch):
     mean, root = RNG.normal(size=(50, 2)), RNG.normal(size=(50, 2, 2))
     whole = Gradient(mean, root @ root.swapaxes(1, 2))
@@ -314,6 +358,7 @@ BAD = [
     ({"errors": -np.ones(60)}, "must not be negative"),
     ({"groups": ["a"] * 60}, "two groups"),
     ({"groups": ["a", "b"]}, "each of the 60 points"),
+    ({"groups": ["a", None] * 30}, "missing labels"),
     ({"groups": ["a", "b"] * 30, "exact": True}, "do not go together"),
     ({"points": np.vstack([X[:59], X[:1]]), "exact": True}, "both measured at"),
     ({"learn": False}, "give both"),
@@ -328,11 +373,17 @@ def test_bad_input_is_refused(options, said):
         spatial.kriging(given.pop("points"), given.pop("values"), **given)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_bad_questions_are_refused():
     field = known()
     for ask, said in (
         (lambda: field.predict([[1.0, 2.0, 3.0]]), "columns"),
         (lambda: field.blocks(PLACES, (1.0, 0.0)), "both positive"),
+        (lambda: field.blocks(PLACES, 3.0), "size"),
+        (lambda: field.gradient(PLACES, step=0.0), "must be positive"),
+        (lambda: field.map((3, 3), at=1.0), "0 coordinates after"),
+        (lambda: field.map((3,)), "columns and rows"),
+        (lambda: field.left_out([np.arange(61)]), "row numbers of the 60"),
         (lambda: field.group_effects(), "groups"),
         (lambda: field.exceeds(PLACES, np.nan), "threshold"),
         (lambda: field.variogram(most=1e-9), "no two points are within"),
@@ -364,6 +415,16 @@ def test_a_map_of_the_whole_earth_and_one_across_the_line_where_longitudes_jump(
     for places in ([[178.0, -15.0]], [[183.0, -15.0]], [[-177.0, -15.0]]):
         p, q = one.predict(places), other.predict(places)
         np.testing.assert_allclose([p.mean, p.variance], [q.mean, q.variance], rtol=1e-5)
+
+
+def test_places_on_both_sides_of_the_meridian_are_one_region():
+    rng = np.random.default_rng(0)
+    lon = rng.uniform(-15, 15, 50)
+    for stated in (lon % 360, (lon + 180) % 360 - 180):
+        got = unwrapped_longitudes(np.column_stack([stated, lon]))
+        np.testing.assert_allclose(got[:, 0], lon, atol=1e-9)
+    pacific = unwrapped_longitudes(np.column_stack([(lon + 360) % 360 - 180, lon]))
+    np.testing.assert_allclose(pacific[:, 0], lon + 180, atol=1e-9)
 
 
 @pytest.mark.parametrize("trend", ["linear", "quadratic"])

@@ -24,6 +24,12 @@ def test_a_grid_covers_its_points_with_square_cells():
             Grid.around(points, **options)
 
 
+def test_a_grid_of_a_line_has_it_in_the_middle_and_units_may_differ():
+    line = Grid.around(np.array([[0.0, 3.0], [10.0, 3.0]]))
+    np.testing.assert_allclose([line.x.mean(), line.y.mean()], [5.0, 3.0])
+    assert Grid.around(np.array([[0.0, 0.0], [1e6, 1e-3]])).shape == (100, 100)
+
+
 def test_degrees_end_at_the_poles_and_after_a_turn():
     world = np.array([[-179.0, -89.0], [179.0, 89.5], [0.0, 0.0]])
     grid = Grid.around(world, lonlat=True)

@@ -15,7 +15,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.checks import by_name, check_count, check_table, check_vector, column_names
+from credo.core.checks import by_name, check_count, check_real, check_table, check_vector, column_names
 from credo.core.errors import DataError
 from credo.core.linalg import solve
 from credo.core.predictive import Normal
@@ -31,7 +31,7 @@ from credo.models.gp.spatial.functionals import linear_functionals
 from credo.models.gp.spatial.grids import Grid, Map, exceedance
 from credo.models.gp.spatial.longitudes import check_lonlat, shifted_longitudes
 from credo.models.gp.spatial.priors import sphere_of
-from credo.models.gp.spatial.simulation import JOINTLY, simulate
+from credo.models.gp.spatial.simulation import simulate
 from credo.models.gp.spatial.slopes import Gradient
 from credo.models.gp.spatial.variograms import Variogram, empirical_variogram
 
@@ -39,6 +39,8 @@ CURVE = 200
 """Distances at which the learned variogram is known."""
 PLAIN = ("x", "y")
 """What coordinates are called where nobody has named them."""
+PLACES, SETTLED = (4, 8, 16, 32), 0.01
+"""Places along a side of a block, tried in turn until its standard deviation changes by a smaller share."""
 STEP = 1e-3
 """Half the step of a difference quotient, as a share of the extent of the points."""
 
@@ -153,9 +155,7 @@ class Field(eqx.Module):
         """n draws of the whole field at the places; see `simulation.py`."""
         check_count(n, "n")
         table = self.rows(places)
-        # Of many places the belief is conditioned anew on nearest rows, and then must know the groups of those.
-        belief, spare = self.alone() if len(table) <= JOINTLY else (self.belief, self.group_variance)
-        drawn = simulate(belief, table, n, seed, spare)
+        drawn = simulate(self.alone()[0], self.kernel, self.coordinates, self.group_variance, table, n, seed)
         if not self.exact:
             return drawn
         rng = np.random.default_rng([seed, 1])
@@ -172,6 +172,8 @@ class Field(eqx.Module):
         quotient over 2·step (in coordinates): rough fields have no derivative, but a slope over a distance.
         """
         table = self.rows(places)
+        if step is not None and not check_real(step, "step") > 0:
+            raise DataError(f"step, half the distance of a difference, must be positive, found {step!r}")
         if self.coordinates != 2:
             raise DataError(f"slope and aspect are of a field in the plane, found {self.coordinates} coordinates")
         belief, spare = self.alone()
@@ -203,23 +205,29 @@ class Field(eqx.Module):
         assert found is not None
         return found
 
-    def blocks(self, centres: object, size: tuple[float, float], *, points: int = 5) -> Normal:
+    def blocks(self, centres: object, size: tuple[float, float], *, points: int | None = None) -> Normal:
         """The averages of the field over rectangles of this width and height around the centres.
 
-        The integral is the mean over points × points places of each block; of the nugget it leaves nothing.
+        The integral is the mean over points × points places of each block, None: so many that twice as many change
+        its doubt by less than `SETTLED`; of the nugget it leaves nothing.
         """
-        check_count(points, "points")
-        table = self.rows(centres)
-        if len(size) != 2 or not min(size) > 0:
+        table, (belief, spare) = self.rows(centres), self.alone()
+        if np.shape(size) != (2,) or not min(size) > 0:
             raise DataError(f"size is the width and the height of a block, both positive, found {size!r}")
-        at = (np.arange(points) + 0.5) / points - 0.5
-        moves = np.stack(np.meshgrid(size[0] * at, size[1] * at), -1).reshape(-1, 2)
-        belief, spare = self.alone()
-        found = linear_functionals(
-            belief, self._around(table, moves), np.full((len(moves), 1), 1.0 / len(moves)), spare
-        )
-        variance = np.maximum(found.covariance[:, 0, 0], 0.0)
-        return Normal(found.mean[:, 0], np.zeros(len(variance)), variance)
+        if points is not None:
+            check_count(points, "points")
+        mean, sd, left = np.zeros(len(table)), np.full(len(table), np.inf), np.arange(len(table))
+        for count in PLACES if points is None else (points,):
+            at = (np.arange(count) + 0.5) / count - 0.5
+            moves = np.stack(np.meshgrid(size[0] * at, size[1] * at), -1).reshape(-1, 2)
+            equal = np.full((len(moves), 1), 1.0 / len(moves))
+            found = linear_functionals(belief, self._around(table[left], moves), equal, spare)
+            before, now = sd[left], np.sqrt(np.maximum(found.covariance[:, 0, 0], 0.0))
+            mean[left], sd[left] = found.mean[:, 0], now
+            left = left[np.abs(before - now) > SETTLED * now]
+            if not len(left):
+                break
+        return Normal(mean, np.zeros(len(table)), sd**2)
 
     def weights(self, places: object) -> Float[np.ndarray, "m n"]:
         """Kriging weights: the mean at a place is their sum with the measurements (and, of a known mean, the rest)."""
@@ -253,9 +261,10 @@ class Field(eqx.Module):
             at: the other coordinates, such as a time, where there are more than two.
         """
         cells = grid if isinstance(grid, Grid) else self.grid(grid)
-        if len(at) != self.coordinates - 2:
-            raise DataError(f"at must give the {self.coordinates - 2} coordinates after the first two, found {len(at)}")
-        places = np.column_stack([cells.places, *(np.full(cells.places.shape[0], float(v)) for v in at)])
+        more = np.atleast_1d(np.asarray(at, dtype=float))
+        if more.shape != (self.coordinates - 2,):
+            raise DataError(f"at must give the {self.coordinates - 2} coordinates after the first two, found {at!r}")
+        places = np.column_stack([cells.places, np.tile(more, (len(cells.places), 1))])
         mean, variance = self._field_at(self.rows(places))
         layers = {"mean": mean, "sd": np.sqrt(variance)}
         if threshold is not None:
@@ -327,6 +336,8 @@ class Field(eqx.Module):
             noise = self.nugget * scale + extra
             return Normal(mean, noise, np.maximum(variance - noise, 0.0))
         parts = [np.array([i]) for i in range(rows.n)] if folds is None else [np.asarray(f, dtype=int) for f in folds]
+        if any(part.size and not 0 <= part.min() <= part.max() < rows.n for part in parts):
+            raise DataError(f"folds are row numbers of the {rows.n} measurements, from 0, found others")
         mean, variance = np.full(rows.n, np.nan), np.full(rows.n, np.nan)
         for part in parts:
             after = self.belief.unconditioned().condition_on(rows.subset(np.setdiff1d(np.arange(rows.n), part)))

@@ -1,6 +1,6 @@
 """A grid of places, and a map: layers of numbers on it, which other programs can read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,8 @@ CELLS = 10_000
 MOST_CELLS = 4_000_000
 BEYOND = 0.03
 """How far a grid goes beyond the points, as a share of their extent."""
+LONGEST = 5.0
+"""So much longer than the other is a side that may have its unit."""
 TURN, POLE = 360.0, 90.0
 SQUAREST = 0.05
 """Nearer to a pole cells are not made wider still, in degrees, to look square."""
@@ -55,11 +57,11 @@ class Grid(NamedTuple):
         """A grid that covers the points: so many columns and rows, or cells of this size.
 
         Degrees end at the poles and after one turn, and a cell looks square where it has cos(latitude) as much height
-        as width.
+        as width. Coordinates of different units have as many columns as rows.
         """
         low, high = points.min(0), points.max(0)
-        extent = np.where(high > low, high - low, max(float((high - low).max()), 1.0))
-        low, high = low - BEYOND * extent, low + (1 + BEYOND) * extent
+        extent = np.where(high > low, high - low, max(float((high - low).max()), 1.0)) * (1 + 2 * BEYOND)
+        low, high = (low + high - extent) / 2, (low + high + extent) / 2
         aspect = 1.0
         if lonlat:
             aspect = max(float(np.cos(np.radians(points[:, 1].mean()))), SQUAREST)
@@ -70,9 +72,13 @@ class Grid(NamedTuple):
         if cells is not None and size is not None:
             raise DataError("give the number of cells or their size, not both")
         if cells is not None:
+            if np.shape(cells) != (2,):
+                raise DataError(f"cells are the numbers of columns and rows, found {cells!r}")
             for count in cells:
                 check_count(count, "each of cells", 2)
             columns, rows = (int(c) for c in cells)
+        elif size is None and not lonlat and not alike(extent):
+            columns = rows = int(np.sqrt(CELLS))
         else:
             width = np.sqrt(extent[0] * extent[1] / aspect / CELLS) if size is None else check_real(size, "size", 0.0)
             if not width > 0:
@@ -82,6 +88,11 @@ class Grid(NamedTuple):
             raise DataError(f"a grid of {columns} × {rows} cells is more than {MOST_CELLS:,}; make the cells larger")
         steps = extent / [columns, rows]
         return cls(low[0] + steps[0] * (np.arange(columns) + 0.5), low[1] + steps[1] * (np.arange(rows) + 0.5))
+
+
+def alike(extent: Sequence[float] | np.ndarray) -> bool:
+    """Whether coordinates of these extents may have one unit."""
+    return bool(1 / LONGEST < extent[0] / extent[1] < LONGEST)
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,9 @@ def unwrapped_longitudes(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"
     ordered, gaps = _gaps(x)
     if gaps.max() < EMPTY or np.ptp(x[:, 0]) <= 360.0 - gaps.max() + 1e-9:
         return x
-    west = ordered[(np.argmax(gaps) + 1) % len(ordered)]
-    east = west + 360.0 - gaps.max()
-    return shifted_longitudes(x, float(west - 360.0 * (east > 360.0)))
+    empty = int(np.argmax(gaps))
+    west = float(ordered[empty] + gaps[empty] / 2) % 360.0  # amid what is empty: no place is at the edge of the window
+    return shifted_longitudes(x, west - 360.0 * (west > gaps[empty] / 2))
 
 
 def check_lonlat(x: np.ndarray, name: str) -> None:

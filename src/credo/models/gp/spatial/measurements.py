@@ -10,13 +10,13 @@ import numpy as np
 from credo.core.checks import check_real, check_table, column_names
 from credo.core.errors import DataError
 from credo.infer.learning import fit
-from credo.kernels import Kernel
+from credo.kernels import Kernel, White
 from credo.models.gp.belief import GP
 from credo.models.gp.data import Rows
 from credo.models.gp.large.choice import EXACT_ROWS, Exact, choose_method
 from credo.models.gp.spatial.field import PLAIN, Field
 from credo.models.gp.spatial.longitudes import check_lonlat, unwrapped_longitudes
-from credo.models.gp.spatial.priors import field_kernel, group_kernel, trend_mean
+from credo.models.gp.spatial.priors import field_kernel, trend_mean
 from credo.models.gp.staged import Staged
 
 MOST_STEPS = 1000
@@ -71,10 +71,14 @@ def kriging(
             raise DataError("exact and groups do not go together: what is left at a place may be its group's")
         codes, labels = _codes(groups, len(present))
         table = np.column_stack([x, codes[present]])
-        inner = inner.on(*range(d)) + group_kernel(d, 0.1 * float(y.var()) or 1.0)
+        inner = inner.on(*range(d)) + White(np.asarray(0.1 * float(y.var()) or 1.0)).on(d)
     if exact:
         _check_twins(x, y, extra)
-    _check_nugget(nugget)
+    if nugget is not None and not check_real(nugget, "nugget") > 0:
+        raise DataError(
+            f"nugget is a variance and must be positive, found {nugget!r}; exact=True makes the map go through the "
+            "measurements, and a small nugget nearly so"
+        )
     if not learn and (kernel is None or nugget is None):
         raise DataError("learn=False takes the kernel and the nugget as they are: give both")
     if trend is None:
@@ -110,21 +114,16 @@ def _read(points: object, values: object, errors: Any, lonlat: bool) -> tuple[Ro
 
 
 def _codes(groups: object, n: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    labels = np.asarray(groups).astype(str).reshape(-1)
+    given = np.asarray(groups, dtype=object).reshape(-1)
+    if any(label is None or label != label for label in given):
+        raise DataError("groups has missing labels; give these rows one, or leave them out")
+    labels = given.astype(str)
     if len(labels) != n:
         raise DataError(f"groups must name a group for each of the {n} points, found {len(labels)}")
     found, codes = np.unique(labels, return_inverse=True)
     if len(found) < 2:
         raise DataError("groups must name two groups or more: the effect of one is the constant of the trend")
     return codes.astype(float), tuple(str(label) for label in found)
-
-
-def _check_nugget(nugget: float | None) -> None:
-    if nugget is not None and not check_real(nugget, "nugget") > 0:
-        raise DataError(
-            f"nugget is a variance and must be positive, found {nugget!r}; exact=True makes the map go through the "
-            "measurements, and a small nugget nearly so"
-        )
 
 
 def _check_twins(x: np.ndarray, y: np.ndarray, extra: np.ndarray) -> None:
@@ -135,6 +134,6 @@ def _check_twins(x: np.ndarray, y: np.ndarray, extra: np.ndarray) -> None:
     if apart.any():
         i = int(np.argmax(apart))
         raise DataError(
-            f"exact=True, but {y[i]:g} and {before[i]:g} were both measured at {x[i].tolist()}; "
-            "average them, give their errors, or leave exact out: then what differs is noise"
+            f"an exact field has one value at a place, but {y[i]:g} and {before[i]:g} were both measured at "
+            f"{x[i].tolist()}; average them, give their errors, or leave exact out: then what differs is noise"
         )

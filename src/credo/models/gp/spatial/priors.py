@@ -17,7 +17,7 @@ import numpy as np
 
 from credo.core.errors import DataError
 from credo.core.pytrees import changed
-from credo.kernels import Exponential, InputScales, Kernel, Matern32, OnSphere, White
+from credo.kernels import Exponential, InputScales, Kernel, Matern32, OnSphere
 from credo.models.features import Affine, Features, Polynomial
 from credo.models.gp.hyperpriors import variance_of
 from credo.models.gp.means import Basis, Constant, Mean, as_mean
@@ -65,7 +65,7 @@ def field_kernel(kernel: Kernel | None, x: np.ndarray, y: np.ndarray, anisotropi
             "give yours as e.g. Matern32(ard=True, rank=1), and longitudes projected"
         )
     each = d != 2
-    chosen = kernel or Exponential(ard=anisotropic or each, rank=int(anisotropic)) + Matern32(ard=each)
+    chosen = kernel or Exponential(ard=anisotropic or each, rank=int(anisotropic)) + Matern32(ard=anisotropic or each)
     if lonlat and sphere_of(chosen) is None:
         if d != 2:
             raise DataError(
@@ -90,8 +90,3 @@ def sphere_of(kernel: Kernel) -> OnSphere | None:
     if isinstance(kernel, OnSphere):
         return kernel
     return next((found for part in kernel.inside.values() if (found := sphere_of(part)) is not None), None)
-
-
-def group_kernel(coordinates: int, variance: float) -> Kernel:
-    """An effect of its own for every group, in the column after the coordinates."""
-    return White(np.asarray(variance)).on(coordinates)
