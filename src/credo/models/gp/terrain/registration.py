@@ -22,7 +22,6 @@ with ρ no smaller than its standard error 1/√n_eff, below which nothing is kn
 """
 
 import warnings
-
 from typing import NamedTuple
 
 import equinox as eqx
@@ -35,7 +34,16 @@ from credo.core.checks import check_probabilities, check_real
 from credo.core.errors import DataError, MisfitWarning
 from credo.models.gp.spatial.grids import Grid
 from credo.models.gp.terrain.belief import Images, Terrain, read_cloud
-from credo.models.gp.terrain.search import SIDE, Candidate, apart, independent_share, rotated, rotation, search, slopes_of
+from credo.models.gp.terrain.search import (
+    SIDE,
+    Candidate,
+    apart,
+    independent_share,
+    rotated,
+    rotation,
+    search,
+    slopes_of,
+)
 
 MOST = 6
 """Candidates that are climbed."""
@@ -80,6 +88,10 @@ class Registration(eqx.Module):
     def std(self) -> Float[np.ndarray, " 4"]:
         """Of x, y, z and θ."""
         return np.sqrt(np.diag(self.covariance))
+
+    def __repr__(self) -> str:
+        pose = ", ".join(f"{n} {m:.4g} ± {s:.2g}" for n, m, s in zip("xyzθ", self.mean, self.std, strict=True))
+        return f"Registration({pose}; overlap {self.overlap:.0%}, log odds {self.log_odds:.3g}, {self.rivals} rivals)"
 
     def transform(self, points: object) -> Float[np.ndarray, "n 3"]:
         """Points of the second map's frame in that of the first."""
@@ -354,9 +366,9 @@ def _registration(best: Climbed, rivals: list[Climbed], middle: Float[np.ndarray
     covariance, odds = best.covariance + off.T @ off / (1 + len(off)), log_odds_of(best, poses)
     if rivals and odds > 0:
         warnings.warn(
-            f"{len(rivals)} other poses fit nearly as well, the next moved by {np.linalg.norm(off[0, :2]):.3g} and turned "
-            f"by {off[0, 3]:.3g}: the ground repeats itself, or is alike along a direction. std is widened by them; tell "
-            "turn and shift what is known before",
+            f"{len(rivals)} other poses fit nearly as well, the next moved by {np.linalg.norm(off[0, :2]):.3g} and "
+            f"turned by {off[0, 3]:.3g}: the ground repeats itself, or is alike along a direction. Their spread is in "
+            "the covariance; limit turn and shift to what is possible",
             MisfitWarning,
             stacklevel=3,
         )
