@@ -61,7 +61,7 @@ NEAR = 0.3
 LEAST = 20
 """Cells of an overlap."""
 PARAMETERS = 4
-RIVAL, LEAST_RIVAL = 0.5, 3.0
+RIVAL, LEAST_RIVAL = 1 / 3, 3.0
 """Another pose is a rival if its fit is below the best by less than this share of it, or so many nats."""
 ALIKE = 5.0
 """So many poses of the search, which lie side by side, count as one. Between simulated grounds (of other pairs than in
@@ -117,16 +117,6 @@ class Climbed(NamedTuple):
     overlap: float
     fit: float
     """log p(residuals | this pose) - log p(residuals | unrelated grounds), of n_eff cells."""
-
-    @property
-    def angle(self) -> float:
-        """The turn."""
-        return float(self.pose[3])
-
-    @property
-    def shift(self) -> Float[np.ndarray, " 2"]:
-        """How far the middle of the second map is moved."""
-        return self.pose[:2]
 
 
 class Residuals(NamedTuple):
@@ -340,7 +330,9 @@ def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: floa
             "enough, and turn and shift not too small?"
         )
     climbed.sort(key=lambda each: -each.fit)
-    best, *others = apart(climbed, *coarse[1].resolution, MOST)
+    poses = [each.pose for each in climbed]
+    kept = apart([float(p[3]) for p in poses], [p[:2] for p in poses], coarse[1].resolution, MOST)
+    best, *others = (climbed[i] for i in kept)
     rivals = [each for each in others if each.fit > best.fit - max(RIVAL * best.fit, LEAST_RIVAL)]
     return _registration(best, rivals, pair.middle, max(looked / ALIKE, 1.0))
 
@@ -362,7 +354,7 @@ def log_odds_of(found: Climbed, poses: float) -> float:
 def _registration(best: Climbed, rivals: list[Climbed], middle: Float[np.ndarray, " 2"], poses: float) -> Registration:
     """The pose for turns about the origin, t = middle + shift - R middle, with the spread of its rivals."""
     off = np.array([each.pose - best.pose for each in rivals]).reshape(-1, PARAMETERS)
-    angle, off[:, 3] = (np.angle(np.exp(1j * v)) for v in (best.angle, off[:, 3]))
+    angle, off[:, 3] = (np.angle(np.exp(1j * v)) for v in (best.pose[3], off[:, 3]))
     covariance, odds = best.covariance + off.T @ off / (1 + len(off)), log_odds_of(best, poses)
     if rivals and odds > 0:
         warnings.warn(
@@ -375,7 +367,7 @@ def _registration(best: Climbed, rivals: list[Climbed], middle: Float[np.ndarray
     arm = rotation(float(angle)) @ middle
     to = np.eye(PARAMETERS)
     to[:2, 3] = [arm[1], -arm[0]]
-    mean = np.array([*(best.shift + middle - arm), best.pose[2], angle])
+    mean = np.array([*(best.pose[:2] + middle - arm), best.pose[2], angle])
     return Registration(mean, to @ covariance @ to.T, best.z, odds, best.overlap, poses, len(rivals))
 
 

@@ -14,7 +14,8 @@ alike, and
 (Bartlett 1946), so that a large overlap of rough ground says more than a small one of a plane.
 """
 
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -187,32 +188,19 @@ def search(a: Slopes, b: Slopes, turn: float, shift: float | None, most: int) ->
             found.append(Candidate(float(angle), moved[i, j], float(z[i, j])))
             z[max(i - 3, 0) : i + 4, max(j - 3, 0) : j + 4] = -np.inf
     found.sort(key=lambda each: -each.z)
-    return apart(found, *b.resolution, most), looked
+    kept = apart([each.angle for each in found], [each.shift for each in found], b.resolution, most)
+    return [found[i] for i in kept], looked
 
 
-class Pose(Protocol):
-    """A turn and a shift."""
-
-    @property
-    def angle(self) -> float:
-        """The turn."""
-
-    @property
-    def shift(self) -> Float[np.ndarray, " 2"]:
-        """The shift."""
-
-
-P = TypeVar("P", bound=Pose)
-
-
-def apart(found: list[P], shift: float, angle: float, most: int) -> list[P]:
+def apart(
+    angles: Sequence[float], shifts: Sequence[Float[np.ndarray, " 2"]], near: tuple[float, float], most: int
+) -> list[int]:
     """Of poses next to each other the first one; up to so many."""
-    kept: list[P] = []
-    for each in found:
+    kept: list[int] = []
+    for i, (angle, shift) in enumerate(zip(angles, shifts, strict=True)):
         if len(kept) < most and not any(
-            abs(np.angle(np.exp(1j * (each.angle - k.angle)))) <= angle
-            and np.linalg.norm(each.shift - k.shift) <= shift
+            abs(np.angle(np.exp(1j * (angle - angles[k])))) <= near[1] and np.linalg.norm(shift - shifts[k]) <= near[0]
             for k in kept
         ):
-            kept.append(each)
+            kept.append(i)
     return kept
