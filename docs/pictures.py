@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import itertools
 import runpy
 import sys
 import tempfile
@@ -1476,35 +1475,7 @@ def terrain_map(*axes):
 @picture(9.4, 4.0, columns=2)
 def terrain_rover(left, right):
     rover = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "rover.py"))
-    ground, stations = rover["relief"](), rover["traverse"](rover["relief"](), 10)
-    pairs = list(itertools.combinations(range(len(stations)), 2))
-    found = rover["compare"](stations, pairs)
-    light = matplotlib.colors.LightSource(315, 45).hillshade(ground, vert_exag=3.0, dx=0.2, dy=0.2)
-    left.imshow(light, cmap="gray", extent=(0, 0.2 * ground.shape[1], 0, 0.2 * ground.shape[0]), origin="lower")
-    ours = found["gradient maps"]
-    seen, half = set(), rover["HALF"]
-    for (i, j), each in zip(pairs, ours, strict=True):
-        if each.score > 3.0:
-            a, b = stations[i], stations[j]
-            colour, said = (GREEN, "closure") if each.right else (RED, "false")
-            left.plot([a.x, b.x], [a.y, b.y], color=colour, linewidth=2.5, label=None if said in seen else said)
-            seen.add(said)
-    for k, s in enumerate(stations):
-        lap = k // (len(stations) // 2)
-        square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]]) * half
-        c, d = np.cos(s.heading), np.sin(s.heading)
-        corner = square @ np.array([[c, d], [-d, c]]) + [s.x, s.y]
-        left.plot(*corner.T, color=(BLUE, ORANGE)[lap], linewidth=1.0)
-        left.annotate("", (s.x + 3 * c, s.y + 3 * d), (s.x, s.y), arrowprops={"arrowstyle": "->", "color": INK})
-    tidy(left, "x, m", "y, m", grid="")
-    legend(left, loc="upper right")
-    for (name, each), colour in zip(found.items(), (GREEN, BLUE, GREY), strict=True):
-        values = rover["curve"](each, 8)
-        print(name, values, sum(f.right for f in each), "right poses of", len(pairs))
-        right.step(range(len(values)), values, where="mid", color=colour, label=name, linewidth=2)
-    right.set_ylim(bottom=0)
-    tidy(right, "false closures accepted", "right closures found")
-    legend(right, loc="lower right")
+    rover["main"]((left, right))
 
 
 def main():

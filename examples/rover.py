@@ -13,12 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib import cbook
+from matplotlib.axes import Axes
+from matplotlib.colors import LightSource
+from matplotlib.figure import Figure
 from scipy.ndimage import map_coordinates
 from scipy.spatial import cKDTree
 
 import credo
 from credo.models.gp import terrain
 from credo.models.gp.terrain.search import correlations, independent_share, rotated, rotation
+from credo.plots import BLUE, GREEN, GREY, INK, ORANGE, RED, legend, tidy
 
 CELL, SCALE, NOISE, ODD, HALF = 0.2, 400.0, 0.02, 0.04, 5.0
 NEAR = 0.6
@@ -168,14 +172,45 @@ def compare(stations: list[Station], pairs: list[tuple[int, int]]) -> dict[str, 
     }
 
 
-def main() -> None:
-    """Compares and prints."""
-    stations = traverse(relief(), 10)
+def draw(ground: np.ndarray, stations: list[Station], found: dict[str, list[Found]], left: Axes, right: Axes) -> None:
+    """The traverse on the relief with the closures that the maps are sure of, and what each method finds."""
+    light = LightSource(315, 45).hillshade(ground, vert_exag=3.0, dx=CELL, dy=CELL)
+    left.imshow(light, cmap="gray", extent=(0, CELL * ground.shape[1], 0, CELL * ground.shape[0]), origin="lower")
+    said = set()
+    for (a, b), each in zip(combinations(stations, 2), found["gradient maps"], strict=True):
+        if each.score > 3.0:
+            colour, name = (GREEN, "closure") if each.right else (RED, "false")
+            left.plot([a.x, b.x], [a.y, b.y], color=colour, linewidth=2.5, label=None if name in said else name)
+            said.add(name)
+    for k, s in enumerate(stations):
+        square = np.array([[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]]) * HALF @ rotation(s.heading).T + [s.x, s.y]
+        left.plot(*square.T, color=(BLUE, ORANGE)[k // (len(stations) // 2)], linewidth=1.0)
+        ahead = s.x + 3 * np.cos(s.heading), s.y + 3 * np.sin(s.heading)
+        left.annotate("", ahead, (s.x, s.y), arrowprops={"arrowstyle": "->", "color": INK})
+    tidy(left, "x, m", "y, m", grid="")
+    legend(left, loc="upper right")
+    for (name, each), colour in zip(found.items(), (GREEN, BLUE, GREY), strict=True):
+        right.step(range(8), curve(each, 8), where="mid", color=colour, label=name, linewidth=2)
+    right.set_ylim(bottom=0)
+    tidy(right, "false closures accepted", "right closures found")
+    legend(right, loc="lower right")
+
+
+def main(axes: tuple[Axes, Axes] | None = None) -> None:
+    """Compares, prints, and draws: on axes, or into rover.png."""
+    ground = relief()
+    stations = traverse(ground, 10)
     pairs = list(combinations(range(len(stations)), 2))
     found = compare(stations, pairs)
     print(f"{len(pairs)} pairs of {len(stations)} maps; right closures before the first, second, … false one")
     for name, each in found.items():
         print(f"{name:15} {curve(each)}   {sum(f.right for f in each)} right poses")
+    if axes is not None:
+        return draw(ground, stations, found, *axes)
+    figure = Figure(figsize=(9.4, 4.0), layout="constrained")
+    draw(ground, stations, found, *figure.subplots(1, 2))
+    figure.savefig("rover.png", dpi=150)
+    print("drawn: rover.png")
 
 
 if __name__ == "__main__":

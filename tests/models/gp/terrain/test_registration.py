@@ -1,6 +1,7 @@
 """Registration: known poses come back within their doubt, closures are as probable as stated, also on real relief."""
 
 import runpy
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy.ndimage import map_coordinates
 from scipy.special import expit
 
 import credo
-from credo.errors import DataError
+from credo.errors import DataError, MisfitWarning
 from credo.kernels import Exponential, Kernel, Matern32
 from credo.models.gp.terrain import Registration, Slopes, Terrain, closure_probability, register
 from credo.models.gp.terrain.search import correlations, rotation
@@ -115,9 +116,44 @@ def test_elevations_tell_poses_apart_whose_slopes_are_alike():
     first, second = scan((0, 0), (12, 12)), scan((4, 3), (15, 14)) - [*shift[:2], shift[2]]
     second[:, :2] = second[:, :2] @ rotation(angle)
     empty = Terrain(0.25, Matern32(4.0, 0.5), mean=0.0, noise=0.004)
-    found = register(empty.condition(first), empty.condition(second))
-    assert np.all(np.abs(off(found, np.array([*shift, angle]))) < 5 * found.std)
+    with pytest.warns(MisfitWarning, match="fit nearly as well"):
+        found = register(empty.condition(first), empty.condition(second))
+    assert np.all(np.abs(off(found, np.array([*shift, angle]))) < [0.1, 0.1, 0.05, 0.02])
     assert found.closure_probability(0.0) == 0.0 and found.closure_probability(1.0) == 1.0
+
+
+def overlapping(height, noise=0.03):
+    """Two maps of one ground, and the pose of the second."""
+    rng, pose = np.random.default_rng(5), np.array([2.0, 5.0, -0.7, -1.2])
+    maps = []
+    for low, high, p in ((0, 8, np.zeros(4)), (3, 10, pose)):
+        xy = rng.uniform(low, high, (1500, 2))
+        z = height(*xy.T) + noise * rng.normal(size=1500) - p[2]
+        points = np.column_stack([(xy - p[:2]) @ rotation(p[3]), z])
+        maps.append(Terrain(0.25, Matern32(4.0, 0.5), mean=0.0, noise=noise**2 + 0.001).condition(points))
+    return *maps, pose
+
+
+@pytest.mark.parametrize("height", [lambda x, y: np.sin(x), lambda x, y: 0.4 * np.sin(1.5 * x) + 0.4 * np.sin(1.5 * y)])
+def test_ground_that_repeats_itself_is_said_to(height):
+    """A ridge, and an egg crate: the pose is off by metres, which nothing in the maps can know."""
+    a, b, pose = overlapping(height)
+    with pytest.warns(MisfitWarning, match="other poses fit nearly as well"):
+        found = register(a, b)
+    assert found.rivals > 0 and found.std[:2].max() > 2 and "rivals" in repr(found)
+    assert np.all(np.abs(off(found, pose)) < 4 * found.std)
+
+
+def test_flat_ground_says_nothing_and_a_map_lies_on_itself():
+    a, b, _ = overlapping(lambda x, y: 0 * x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MisfitWarning)
+        found = register(a, b)
+    assert 0.3 < found.closure_probability() < 0.7 and found.std[:2].max() > 2
+    c, _, _ = pair(3, Matern32(2.0, 1.0), 3.0, 1500, 0.05)
+    again = register(c, c)
+    np.testing.assert_allclose(again.mean, 0.0, atol=1e-6)
+    assert again.closure_probability() > 0.99 and again.rivals == 0
 
 
 @pytest.mark.parametrize("cloud", [[[1.0, 2.0, 3.0]], np.column_stack([np.arange(50.0), np.zeros((50, 2))])])

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from scipy.spatial.transform import Rotation
 
 import credo
 from credo.errors import DataError, MisfitWarning
 from credo.kernels import RBF, Exponential, Linear, Matern32
 from credo.models.gp.terrain import Images, Terrain
+from credo.models.gp.terrain.belief import levelled
 from credo.models.gp.terrain.lattice import Cells, merged, parent_of, place_of
 
 CELL, NOISE, MEAN = 0.5, 0.04, 2.0
@@ -49,6 +51,14 @@ class Dense:
         solved = np.linalg.solve(self.k, cross.T)
         return MEAN + solved.T @ self.y, matern(np.zeros(1)) - (cross.T * solved).sum(0)
 
+    def gradient(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance of the difference quotients over two cells at one place."""
+        ends = q + CELL * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+        quotient = np.array([[1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]]) / (2 * CELL)
+        cross = matern(cdist(ends, self.at))
+        spread = matern(cdist(ends, ends)) - cross @ np.linalg.solve(self.k, cross.T)
+        return quotient @ cross @ np.linalg.solve(self.k, self.y), quotient @ spread @ quotient.T
+
     def log_evidence(self) -> float:
         """Of all returns, with the full covariance."""
         z = np.concatenate(self.groups) - MEAN
@@ -84,7 +94,7 @@ def test_it_converges_to_the_dense_one_as_the_stencil_grows():
 
 @pytest.mark.parametrize("kernel", [Exponential(2.0, 1.5), Matern32(2.0, 1.5) + Exponential(0.5, 0.1)])
 def test_slopes_are_difference_quotients_over_two_cells(kernel):
-    belief = Terrain(CELL, kernel, mean=MEAN, noise=NOISE, reach=16, levels=0).condition(cloud(150))
+    belief = Terrain(CELL, kernel, mean=MEAN, noise=NOISE, reach=8, levels=0).condition(cloud(150))
     middle = np.array([[1.75, 2.25], [0.25, 3.25]])
     found = belief.gradient(middle)
     for i in range(2):
@@ -92,6 +102,15 @@ def test_slopes_are_difference_quotients_over_two_cells(kernel):
         both = [belief.predict(middle + sign * move).mean for sign in (1, -1)]
         np.testing.assert_allclose(found.mean[:, i], (both[0] - both[1]) / (2 * CELL), rtol=1e-9, atol=1e-12)
     assert np.all(np.linalg.eigvalsh(found.covariance) > 0)
+
+
+def test_slopes_and_their_doubt_are_those_of_the_dense_one():
+    points = cloud(150)
+    found, dense = terrain(reach=8, levels=0).condition(points).gradient(QUERIES), Dense(points)
+    for q, mean, covariance in zip(QUERIES, found.mean, found.covariance, strict=True):
+        want = dense.gradient(q)
+        np.testing.assert_allclose(mean, want[0], rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(covariance, want[1], rtol=1e-7, atol=1e-9)
 
 
 def test_two_scans_are_one_and_an_update_is_a_map_from_scratch():
@@ -204,6 +223,24 @@ def test_gravity_turns_the_cloud():
     np.testing.assert_allclose(upside.predict(QUERIES).mean, plain.predict(QUERIES).mean)
 
 
+@pytest.mark.parametrize("down", [[0.3, -0.2, -1], [3, 4, 5], [0, 9.81, 0], [1e-6, 0, 1], [1e200, 0, -1e200]])
+def test_gravity_of_any_length_is_the_shortest_turn(down):
+    unit = np.array(down) / np.abs(down).max()
+    unit /= np.linalg.norm(unit)
+    axis = np.cross(unit, [0.0, 0.0, -1.0])
+    turn = np.arctan2(np.linalg.norm(axis), -unit[2])
+    points = cloud(30)
+    want = Rotation.from_rotvec(axis / np.linalg.norm(axis) * turn).apply(points)
+    np.testing.assert_allclose(levelled(points, down), want, atol=1e-7)
+
+
+def test_elevations_that_are_rounded_are_not_taken_for_exact():
+    points = cloud(2000)
+    points[:, 2] = np.round(points[:, 2] / 0.8) * 0.8
+    belief = Terrain(CELL).condition(points)
+    assert 0.02 < belief.noise < 0.4 and belief.rejected < 20
+
+
 def test_returns_have_weights():
     points = cloud(100)
     twice = terrain().condition(np.concatenate([points, points[:50]]))
@@ -276,6 +313,9 @@ def test_cells_add_up():
         (lambda: terrain().condition(cloud(5), gravity=[0, 0, 0]), "gravity must be a direction"),
         (lambda: terrain().condition(cloud(5), noise=1.0, weights=np.ones(5)), "not both"),
         (lambda: terrain().condition(cloud(5), noise=-1.0), "noise"),
+        (lambda: terrain().condition(cloud(5), noise=[0.1, 0.2]), "one value per row: 5"),
+        (lambda: terrain(reach=200), "reach must be at most 40"),
+        (lambda: terrain().condition(cloud(5)).map((3, 3)), "grid must be a Grid"),
         (lambda: terrain().condition(cloud(5), cloud(5)), "one cloud"),
         (lambda: terrain().images(), "no returns yet"),
         (lambda: terrain().condition([[0, 0, 0.0], [1e7, 1e7, 0.0]]).images(), "give a grid"),
@@ -286,6 +326,7 @@ def test_cells_add_up():
         (lambda: terrain().predict([[0.0, 1.0, 2.0]]), "places"),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 def test_what_cannot_be_is_said_in_a_sentence(call, words):
     with pytest.raises(DataError, match=words):
         call()

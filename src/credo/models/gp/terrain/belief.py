@@ -32,6 +32,8 @@ from credo.models.gp.terrain import evidence, outliers, stencils
 from credo.models.gp.terrain.lattice import SPAN, Cells, key_of, merged, place_of
 
 DOWN = (0.0, 0.0, -1.0)
+MOST_REACH = 40
+"""A stencil of 81 × 81 cells has a covariance of 344 MB."""
 
 
 class Seen(eqx.Module):
@@ -107,6 +109,8 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
         if noise is not None and not check_real(noise, "noise", 0.0) > 0:
             raise DataError(f"noise, the variance of a return, must be positive, found {noise!r}")
         check_count(reach, "reach")
+        if reach > MOST_REACH:
+            raise DataError(f"reach must be at most {MOST_REACH}, found {reach}: take larger cells, or more levels")
         check_count(levels, "levels", 0)
         self.cell = None if cell is None else as_float(cell)
         self.kernel, self.free = kernel, kernel is None
@@ -157,7 +161,8 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
         if noise is not None and weights is not None:
             raise DataError("give noise or weights for the returns, not both: a weight divides the noise")
         if noise is not None:
-            w = float(self.ground.noise) / np.asarray(check_positive(np.broadcast_to(noise, len(points)), "noise"))
+            own = np.full(len(points), noise) if np.ndim(noise) == 0 else noise
+            w = float(self.ground.noise) / np.asarray(check_positive(own, "noise", len(points)))
         if weights is not None:
             w = np.asarray(check_positive(weights, "weights", len(points)))
         key = np.asarray(self.keys(points[:, :2]))
@@ -268,6 +273,8 @@ class Terrain(Belief[Seen], evidence.HasRoughness):
 
     def images(self, grid: Grid | None = None) -> Images:
         """Elevation, gradient and variance on the cells (`grid()`), or on another grid."""
+        if grid is not None and not isinstance(grid, Grid):
+            raise DataError(f"grid must be a Grid (terrain.grid(), Grid.around(points)), found {type(grid).__name__}")
         cells = grid or self.grid()
         places = cells.places
         key = self.keys(places)
@@ -319,15 +326,16 @@ def read_places(places: Any) -> Float[Array, "m 2"]:
 
 
 def levelled(points: Float[np.ndarray, "n 3"], gravity: Sequence[float | int]) -> Float[np.ndarray, "n 3"]:
-    """The cloud, turned by the smallest rotation that takes the direction of gravity to -z (Rodrigues)."""
+    """The cloud, turned by the smallest rotation that takes the direction of gravity to -z (two reflections)."""
     down = np.asarray(as_float(gravity, "gravity"))
-    if down.shape != (3,) or not np.isfinite(down).all() or not np.linalg.norm(down) > 0:
+    if down.shape != (3,) or not np.isfinite(down).all() or not down.any():
         raise DataError(f"gravity must be a direction of three numbers, found {gravity!r}")
-    a, b = down / np.linalg.norm(down), np.array(DOWN)
+    a, b = down / np.abs(down).max(), np.array(DOWN)
+    a = a / np.linalg.norm(a)
     if np.array_equal(a, b):
         return points
-    if a @ b < -1 + 1e-12:
+    if np.array_equal(a, -b):
         return points * [1.0, -1.0, -1.0]
-    x, y, z = np.cross(a, b)
-    v = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-    return points @ (np.eye(3) + v + v @ v / (1.0 + a @ b)).T
+    middle = (a + b) / np.linalg.norm(a + b)
+    mirrored = points - 2.0 * np.outer(points @ a, a)
+    return mirrored - 2.0 * np.outer(mirrored @ middle, middle)

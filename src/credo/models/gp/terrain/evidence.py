@@ -122,7 +122,9 @@ def with_starts(terrain: Any, points: Float[np.ndarray, "n 3"]) -> Any:
     order = np.argsort(key, kind="stable")
     step = np.diff(z[order])[np.diff(key[order]) == 0]
     spread = (MAD * np.median(np.abs(z - np.median(z)))) ** 2 or float(z.var()) or 1.0
-    noise = (MAD * np.median(np.abs(step))) ** 2 / 2.0 if len(step) else 0.01 * spread
+    noise = 0.01 * spread
+    if len(step):  # elevations that are rounded differ by nothing more often than not
+        noise = ((MAD * np.median(np.abs(step))) ** 2 or float(np.square(step).mean())) / 2.0
     length = max(0.2 * float(extent.max()), 2.0 * float(cell))
     scales = InputScales(np.zeros(2), np.full(2, length / np.sqrt(2.0)), np.full(2, length), spread)
     return changed(

@@ -4,20 +4,24 @@
 
 The best poses of a search over all turns and shifts (`search.py`) are climbed by Gauss-Newton on the residuals of
 elevation and gradient, each weighted by the variances that both maps state and, as a Student-t has it, less where it is
-far off; the one whose residuals are the most probable is taken (`fit_of`). Residuals of neighbouring cells are alike,
-which a sum over cells does not know. The covariance is therefore H⁻¹ J H⁻¹ with J = Σ s sᵀ over blocks of the overlap,
-s the sum of a block's scores: what scores do together within a block widens it (Godambe's sandwich; Liang & Zeger
-1986), times G/(G - 4) for G blocks. H is Σ J_aᵀ W J_b, with the slopes of residuals as each map has them (noise of the
-slopes of one map alone would pass for information), and W the slope of the weighted residual, which far residuals have
-little of.
+far off; the one whose residuals are the most probable is taken (`fit_of`). The covariance is Huber's sandwich
+c H⁻¹ J H⁻¹, J = Σ s sᵀ over the scores s of cells. Residuals of neighbouring cells are alike, so that cells say less
+than their number: c = tr(J⁻¹ J_B)/4 ≥ 1 with J_B of the sums of scores over G blocks of the overlap, times G/(G - 4),
+is the design effect (Kish 1965); J_B itself is too noisy to say more than one number. H is Σ J_aᵀ W J_b, with the
+slopes of residuals as each map has them (noise of the slopes of one map alone would pass for information), and W the
+slope of the weighted residual, which far residuals have little of. Where ground repeats itself, or is alike along a
+direction, other poses fit nearly as well: their spread is added to the covariance.
 
 Closure: the z = atanh(ρ) √n_eff of the best pose is the largest of M standard normal numbers between unrelated grounds
 with the spectra of the maps, and at one place the larger of that and of a true pose. What ρ that one has is
 Beta(κ, 1), with the mean κ/(κ + 1) that the variances of both maps lead one to expect:
 
     p(z | one place) / p(z | two places) = ρ^κ + Φ(z) κ ρ^(κ-1) (1 - ρ²)/√n_eff / (M φ(z))
+
+with ρ no smaller than its standard error 1/√n_eff, below which nothing is known of it: flat ground says nothing.
 """
 
+import warnings
 from typing import NamedTuple
 
 import equinox as eqx
@@ -27,17 +31,26 @@ from scipy import ndimage
 from scipy.special import expit, log_ndtr, logit
 
 from credo.core.checks import check_probabilities, check_real
-from credo.core.errors import DataError
+from credo.core.errors import DataError, MisfitWarning
 from credo.models.gp.spatial.grids import Grid
 from credo.models.gp.terrain.belief import Images, Terrain, read_cloud
-from credo.models.gp.terrain.search import SIDE, Candidate, independent_share, rotated, rotation, search, slopes_of
+from credo.models.gp.terrain.search import (
+    SIDE,
+    Candidate,
+    apart,
+    independent_share,
+    rotated,
+    rotation,
+    search,
+    slopes_of,
+)
 
 MOST = 6
 """Candidates that are climbed."""
 STEPS = 25
 CELLS = 6000
 """Cells of the second map that residuals are taken at."""
-BLOCKS = 6
+BLOCKS = 4
 """Along each side of the overlap, whose scores are summed."""
 FREEDOM = 4.0
 """Degrees of freedom of residuals."""
@@ -48,6 +61,8 @@ NEAR = 0.3
 LEAST = 20
 """Cells of an overlap."""
 PARAMETERS = 4
+RIVAL, LEAST_RIVAL = 1 / 3, 3.0
+"""Another pose is a rival if its fit is below the best by less than this share of it, or so many nats."""
 ALIKE = 5.0
 """So many poses of the search, which lie side by side, count as one. Between simulated grounds (of other pairs than in
 the tests) the largest z is that of all that were looked at, on maps seen well, to a hundredth of them, on poor ones."""
@@ -66,11 +81,17 @@ class Registration(eqx.Module):
     """The share of the second map's cells that lie on the first."""
     poses: float
     """M, the independent poses that were looked at."""
+    rivals: int = 0
+    """Other poses that fit nearly as well."""
 
     @property
     def std(self) -> Float[np.ndarray, " 4"]:
         """Of x, y, z and θ."""
         return np.sqrt(np.diag(self.covariance))
+
+    def __repr__(self) -> str:
+        pose = ", ".join(f"{n} {m:.4g} ± {s:.2g}" for n, m, s in zip("xyzθ", self.mean, self.std, strict=True))
+        return f"Registration({pose}; overlap {self.overlap:.0%}, log odds {self.log_odds:.3g}, {self.rivals} rivals)"
 
     def transform(self, points: object) -> Float[np.ndarray, "n 3"]:
         """Points of the second map's frame in that of the first."""
@@ -78,7 +99,7 @@ class Registration(eqx.Module):
         return np.column_stack([cloud[:, :2] @ turn.T + self.mean[:2], cloud[:, 2] + self.mean[2]])
 
     def closure_probability(self, prior: float = 0.5) -> float:
-        """P(both maps show one place), which before it was `prior`."""
+        """P(both maps show one place), which before was `prior`."""
         check_probabilities([prior, 1.0 - prior], "prior and 1 - prior")
         return float(expit(self.log_odds + logit(prior)))
 
@@ -213,7 +234,7 @@ def climb(pair: Pair, start: Candidate) -> Float[np.ndarray, " 4"] | None:
 
 
 def sandwich(pair: Pair, found: Residuals) -> Float[np.ndarray, "4 4"]:
-    """H⁻¹ J H⁻¹, the scores summed within blocks."""
+    """c H⁻¹ J H⁻¹."""
     w, slope = weights_of(found)
     hessian = np.einsum("nci,nc,ncj->ij", found.slopes[0], slope, found.slopes[1])
     hessian = 0.5 * (hessian + hessian.T)
@@ -225,17 +246,14 @@ def sandwich(pair: Pair, found: Residuals) -> Float[np.ndarray, "4 4"]:
     _, block = np.unique(block, return_inverse=True)
     groups = int(block.max()) + 1
     sums = np.stack([np.bincount(block.reshape(-1), column, minlength=groups) for column in scores.T], axis=1)
+    more = groups / (groups - PARAMETERS) if groups > 2 * PARAMETERS else 2.0
     scale = 1.0 / np.sqrt(np.maximum(np.diag(hessian), 1e-300))
     unit = np.outer(scale, scale)
-    half = np.linalg.inv(hessian * unit + 1e-9 * np.eye(PARAMETERS)) * unit
-    bread = half @ sums.T
-    more = groups / (groups - PARAMETERS) if groups > 2 * PARAMETERS else 2.0
-    robust = bread @ bread.T * more
-    # Where blocks are few, scores may cancel in them: never surer than independent cells.
-    each = scores @ half
-    values, vectors = np.linalg.eigh(robust / unit)
-    floor = np.einsum("ji,jk,ki->i", vectors, each.T @ each / unit, vectors)
-    return (vectors * np.maximum(values, floor)) @ vectors.T * unit
+    half = np.linalg.inv(hessian * unit + 1e-9 * np.eye(PARAMETERS))
+    each, blocks = scores * scale @ half, sums * scale @ half
+    own, together = each.T @ each, more * blocks.T @ blocks
+    effect = max(np.trace(np.linalg.pinv(own) @ together) / PARAMETERS, 1.0)
+    return effect * own * unit
 
 
 def looked_at(a: Images, b: Images, pair: Pair, pose: Float[np.ndarray, " 4"]) -> Climbed | None:
@@ -250,11 +268,11 @@ def looked_at(a: Images, b: Images, pair: Pair, pose: Float[np.ndarray, " 4"]) -
     doubt, known = float(found.variance[:, 1:].mean()), float(ga.var(0).mean() + gb.var(0).mean())
     expected = known / (doubt + known)
     cross, first, other = ((w[:, None] * p * q).sum() for p, q in ((ga, gb), (ga, ga), (gb, gb)))
-    rho = float(cross / np.sqrt(max(first * other, 1e-300)))
+    rho = float(np.clip(cross / np.sqrt(max(first * other, 1e-300)), -0.999999, 0.999999))
     share = independent_share(slopes_of(a, 1), rotated(slopes_of(b, 1), float(pose[3])))
     cells = n * b.seen.sum() / len(pair.places)
     n_eff = max(share * cells * w.sum() ** 2 / (w @ w) / n, 4.0)
-    z = float(np.arctanh(np.clip(rho, -0.999999, 0.999999)) * np.sqrt(n_eff))
+    z = float(np.arctanh(rho) * np.sqrt(n_eff))
     return Climbed(pose, sandwich(pair, found), z, rho, expected, n_eff, n / len(pair.places), n_eff * fit_of(found))
 
 
@@ -298,44 +316,59 @@ def register(map_a: Terrain, map_b: Terrain, *, turn: float = np.pi, shift: floa
     coarse = [slopes_of(image, share) for image in (a, b)]
     candidates, looked = search(coarse[0], coarse[1], turn, shift, MOST)
     pair = Pair(a, b)
-    best: Climbed | None = None
+    climbed = list[Climbed]()
     for each in candidates:
         # The search turns around the middle of weights, the climb around that of cells.
         turned_middle = rotation(each.angle) @ (pair.middle - coarse[1].middle) + coarse[1].middle
         pose = climb(pair, each._replace(shift=each.shift + turned_middle - pair.middle))
         seen = None if pose is None else looked_at(a, b, pair, pose)
-        if seen is not None and (best is None or seen.fit > best.fit):
-            best = seen
-    if best is None:
+        if seen is not None:
+            climbed.append(seen)
+    if not climbed:
         raise DataError(
             f"the maps have no overlap of {LEAST} cells in any pose that is allowed; are they large "
             "enough, and turn and shift not too small?"
         )
-    return _about_origin(best, pair.middle, looked)
+    climbed.sort(key=lambda each: -each.fit)
+    poses = [each.pose for each in climbed]
+    kept = apart([float(p[3]) for p in poses], [p[:2] for p in poses], coarse[1].resolution, MOST)
+    best, *others = (climbed[i] for i in kept)
+    rivals = [each for each in others if each.fit > best.fit - max(RIVAL * best.fit, LEAST_RIVAL)]
+    return _registration(best, rivals, pair.middle, max(looked / ALIKE, 1.0))
 
 
 def with_cells(grid: Grid, width: float) -> Grid:
     """A grid of the same extent with cells of this width."""
-    x, y = (np.arange(v[0], v[-1] + 0.5 * width, width) for v in (grid.x, grid.y))
-    return Grid(x, y)
+    return Grid(*(np.arange(v[0], v[-1] + 0.5 * width, width) for v in grid))
 
 
-def _about_origin(found: Climbed, middle: Float[np.ndarray, " 2"], looked: float) -> Registration:
-    """The pose for turns about the origin: t = middle + shift - R middle."""
-    angle = float(np.angle(np.exp(1j * found.pose[3])))
-    arm = rotation(angle) @ middle
+def log_odds_of(found: Climbed, poses: float) -> float:
+    """log p(z | one place) - log p(z | two places)."""
+    shape, log_rho = found.expected / (1.0 - found.expected), np.log(max(found.rho, found.n_eff**-0.5))
+    normal = -0.5 * (found.z**2 + np.log(2 * np.pi))
+    there = np.log(max(shape, 1e-300)) + (shape - 1.0) * log_rho + np.log1p(-(found.rho**2)) - 0.5 * np.log(found.n_eff)
+    odds = np.logaddexp(shape * log_rho, there + log_ndtr(found.z) - np.log(poses) - normal)
+    return float(np.clip(odds, -500.0, 500.0))
+
+
+def _registration(best: Climbed, rivals: list[Climbed], middle: Float[np.ndarray, " 2"], poses: float) -> Registration:
+    """The pose for turns about the origin, t = middle + shift - R middle, with the spread of its rivals."""
+    off = np.array([each.pose - best.pose for each in rivals]).reshape(-1, PARAMETERS)
+    angle, off[:, 3] = (np.angle(np.exp(1j * v)) for v in (best.pose[3], off[:, 3]))
+    covariance, odds = best.covariance + off.T @ off / (1 + len(off)), log_odds_of(best, poses)
+    if rivals and odds > 0:
+        warnings.warn(
+            f"{len(rivals)} other poses fit nearly as well, the next moved by {np.linalg.norm(off[0, :2]):.3g} and "
+            f"turned by {off[0, 3]:.3g}: the ground repeats itself, or is alike along a direction. Their spread is in "
+            "the covariance; limit turn and shift to what is possible",
+            MisfitWarning,
+            stacklevel=3,
+        )
+    arm = rotation(float(angle)) @ middle
     to = np.eye(PARAMETERS)
     to[:2, 3] = [arm[1], -arm[0]]
-    mean = np.array([*(found.pose[:2] + middle - arm), found.pose[2], angle])
-    normal = -0.5 * (found.z**2 + np.log(2 * np.pi))
-    odds = -np.inf
-    if found.rho > 0:
-        shape, log_rho = found.expected / (1.0 - found.expected), np.log(found.rho)
-        there = np.log(shape) + (shape - 1.0) * log_rho + np.log1p(-(found.rho**2)) - 0.5 * np.log(found.n_eff)
-        searched = np.log(max(looked / ALIKE, 1.0))
-        odds = float(np.logaddexp(shape * log_rho, there + log_ndtr(found.z) - searched - normal))
-    odds = float(np.clip(odds, -500.0, 500.0))
-    return Registration(mean, to @ found.covariance @ to.T, found.z, odds, found.overlap, max(looked / ALIKE, 1.0))
+    mean = np.array([*(best.pose[:2] + middle - arm), best.pose[2], angle])
+    return Registration(mean, to @ covariance @ to.T, best.z, odds, best.overlap, poses, len(rivals))
 
 
 def closure_probability(

@@ -14,6 +14,7 @@ alike, and
 (Bartlett 1946), so that a large overlap of rough ground says more than a small one of a plane.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +41,11 @@ class Slopes(NamedTuple):
     def step(self) -> float:
         """The width of a cell."""
         return float(self.x[1] - self.x[0])
+
+    @property
+    def resolution(self) -> tuple[float, float]:
+        """How far apart poses must be, in shift and in turn, to be different ones."""
+        return 2.0 * self.step, 3.0 * self.step / (0.5 * max(np.ptp(self.x), np.ptp(self.y)) + self.step)
 
     @property
     def middle(self) -> Float[np.ndarray, " 2"]:
@@ -156,9 +162,7 @@ def correlations(a: Slopes, b: Slopes) -> tuple[Float[np.ndarray, "r c"], Float[
 
 def search(a: Slopes, b: Slopes, turn: float, shift: float | None, most: int) -> tuple[list[Candidate], float]:
     """The poses with the highest z, each from another turn or shift; and how many independent ones were looked at."""
-    half = 0.5 * max(np.ptp(b.x), np.ptp(b.y)) + b.step
-    step = 1.5 * b.step / half
-    count = int(np.ceil(min(turn, np.pi) / step))
+    count = int(np.ceil(min(turn, np.pi) / (0.5 * b.resolution[1])))
     angles = np.arange(-count, count + 1) * (min(turn, np.pi) / max(count, 1))
     angles = angles[:-1] if turn >= np.pi else angles
     found: list[Candidate] = []
@@ -184,20 +188,19 @@ def search(a: Slopes, b: Slopes, turn: float, shift: float | None, most: int) ->
             found.append(Candidate(float(angle), moved[i, j], float(z[i, j])))
             z[max(i - 3, 0) : i + 4, max(j - 3, 0) : j + 4] = -np.inf
     found.sort(key=lambda each: -each.z)
-    return _apart(found, 2.0 * b.step, 2.0 * step, most), looked
+    kept = apart([each.angle for each in found], [each.shift for each in found], b.resolution, most)
+    return [found[i] for i in kept], looked
 
 
-def _apart(found: list[Candidate], shift: float, angle: float, most: int) -> list[Candidate]:
-    """Of candidates next to each other the best one; up to so many."""
-    kept: list[Candidate] = []
-    for each in found:
-        near = (
-            abs(np.angle(np.exp(1j * (each.angle - k.angle)))) <= angle
-            and np.linalg.norm(each.shift - k.shift) <= shift
+def apart(
+    angles: Sequence[float], shifts: Sequence[Float[np.ndarray, " 2"]], near: tuple[float, float], most: int
+) -> list[int]:
+    """Of poses next to each other the first one; up to so many."""
+    kept: list[int] = []
+    for i, (angle, shift) in enumerate(zip(angles, shifts, strict=True)):
+        if len(kept) < most and not any(
+            abs(np.angle(np.exp(1j * (angle - angles[k])))) <= near[1] and np.linalg.norm(shift - shifts[k]) <= near[0]
             for k in kept
-        )
-        if not any(near):
-            kept.append(each)
-        if len(kept) >= most:
-            break
+        ):
+            kept.append(i)
     return kept
