@@ -37,11 +37,11 @@ class Outcomes(NamedTuple):
     ahead: Lookahead
 
 
-class BeliefWorld(World):
+class BeliefWorld(FiniteWorld):
     """Beliefs of a POMDP; `plan` is one to count on, else trials are made for so many `seconds`."""
 
     def __init__(self, pomdp: POMDP, seconds: float, plan: AlphaPlan | None = None) -> None:
-        self.pomdp, self.actions, self.discount = pomdp, pomdp.action_names, pomdp.discount
+        super().__init__(pomdp)
         self._search = point_based.Search(pomdp, SARSOP(), Limits(seconds=seconds))
         if plan is not None:
             self._search.resume(plan)
@@ -112,10 +112,6 @@ class BeliefWorld(World):
         self.trials.see(state)
         return float(self.trials.bounds(state)[0]), self.trials.action(state)
 
-    def defaults(self, policy: Policy | None) -> list[Policy | None]:
-        """The plan."""
-        return [None]
-
     def lower(self, states: Any, steps: int, random: Generator, policy: Policy | None) -> tuple[float, int]:
         """What the plan earns, and its action."""
         return self.floor(states[0])
@@ -147,7 +143,3 @@ class BeliefWorld(World):
             node = self.trials.node(k, inside[blocks.first[k] : blocks.first[k + 1]])
             self.trials.see(node)
         return [node] * n
-
-    def code(self, seen: Any) -> int:
-        """The number of an observation."""
-        return self.pomdp.observation(seen)

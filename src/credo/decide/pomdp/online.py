@@ -100,14 +100,15 @@ class OnlinePlanner(ABC):
     beforehand: float = 5.0
     rollout: AlphaPlan | Policy | None = None
 
-    def begin(self, problem: Any, *, seed: int = 0) -> Agent:
-        """The agent at the start of an episode, in a POMDP, a `World` or a gymnasium environment."""
-        if self.seconds is not None:
-            check_real(self.seconds, "seconds", 0)
-        check_count(seed, "seed", 0)
+    def __post_init__(self) -> None:
+        check_real(self.seconds or 0.0, "seconds", 0)
         check_real(self.beforehand, "beforehand", 0)
         check_count(self.depth, "depth")
         check_count(self.particles, "particles")
+
+    def begin(self, problem: Any, *, seed: int = 0) -> Agent:
+        """The agent at the start of an episode, in a POMDP, a `World` or a gymnasium environment."""
+        check_count(seed, "seed", 0)
         world = self.world_of(problem)
         return Agent(self, world, world.believe(self.particles, np.random.default_rng(seed)), seed, Node())
 
@@ -115,20 +116,19 @@ class OnlinePlanner(ABC):
         """Discounted returns of n simulated episodes of at most so many steps."""
         check_count(n, "n")
         check_count(steps, "steps")
-        world, totals = self.world_of(problem), []
+        check_count(seed, "seed", 0)
+        world, each = self.world_of(problem), np.zeros(n)
         stage = world.stage
         for k in range(n):
             random = np.random.default_rng((seed, k, 1))  # not that of an agent
-            state, agent, total = stage.begin(random), self.begin(world, seed=seed + k), 0.0
+            state, agent = stage.begin(random), self.begin(world, seed=seed + k)
             for t in range(steps):
                 action = agent.choose()
                 state, seen, reward, over = stage.step(state, action, random)
-                total += world.discount**t * reward
+                each[k] += world.discount**t * reward
                 if over:
                     break
                 agent = agent.observed(world.actions[action], seen)
-            totals.append(total)
-        each = np.array(totals)
         error = float(each.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
         return Returns(float(each.mean()), error, each)
 
@@ -154,12 +154,20 @@ class OnlinePlanner(ABC):
         """The number of the best action; what is learned of histories goes into the tree below the root."""
 
     def default(self, world: World, belief: Any, random: Generator) -> Policy | None:
-        """What is done where the search knows no better: of several policies the one that earns most, tried briefly."""
-        choices = world.defaults(None if isinstance(self.rollout, AlphaPlan) else self.rollout)
-        if len(choices) == 1:
-            return choices[0]
+        """What is done where the search knows no better: of several policies the one that earns most, tried briefly.
+
+        A tenth of the time is spent on it at most.
+        """
+        if self.rollout is not None and not isinstance(self.rollout, AlphaPlan):
+            return self.rollout
         states = list(world.draws(belief, PILOTS, random))
-        earned = [sum(world.value(state, self.depth, random, policy) for state in states) for policy in choices]
+        choices, earned = [None, *map(_always, world.actions)], list[float]()
+        if world.floor(states[0])[0] > -math.inf:
+            return None
+        until = math.inf if self.seconds is None else time.monotonic() + self.seconds / 10
+        for policy in choices:
+            if not earned or time.monotonic() < until:
+                earned.append(sum(world.value(state, self.depth, random, policy) for state in states))
         return choices[earned.index(max(earned))]
 
     def clock(self) -> float:
@@ -185,11 +193,13 @@ class POMCP(OnlinePlanner):
     simulations: int = 1000
     exploration: float | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.simulations, "simulations")
+        check_real(self.exploration or 0.0, "exploration", 0)
+
     def search(self, world: World, belief: Any, random: Generator, root: Node) -> int:
         """Simulations from states of the belief, until the time or their number is used up."""
-        check_count(self.simulations, "simulations")
-        if self.exploration is not None:
-            check_real(self.exploration, "exploration", 0)
         until, done, low, high = self.clock(), 0, math.inf, -math.inf
         policy = self.default(world, belief, random)
         while (done < self.simulations) if self.seconds is None else (time.monotonic() < until or not done):
@@ -201,8 +211,11 @@ class POMCP(OnlinePlanner):
                     root.open(world.worth(state), world.floor(state)[0])
                 if len(root.actions) == 1:
                     return root.actions[0]
-                c = self.exploration if self.exploration is not None else max(high - low, 0.0) if done > 1 else 1.0
+                spread = high - low if high > low else 1.0  # of returns that are all alike any constant will do
+                c = spread if self.exploration is None else self.exploration
                 total = self._simulate(world, state, root, c, policy, random)
+                if not math.isfinite(total):
+                    raise DataError(f"the rewards of {type(world).__name__} must be finite, found a return of {total}")
                 low, high, done = min(low, total), max(high, total), done + 1
         best = max((k for k, n in enumerate(root.counts) if n), key=lambda k: root.means[k])
         return root.actions[best] if root.means[best] >= root.floor else world.floor(state)[1]
@@ -255,3 +268,7 @@ def choice(node: Node, c: float) -> int:
         if score > best:
             best, at = score, k
     return at
+
+
+def _always(action: Hashable) -> Policy:
+    return lambda state, random: action
