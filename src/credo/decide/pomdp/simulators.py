@@ -26,8 +26,8 @@ Policy = Callable[[Any, Generator], Hashable]
 """An action for a state, by its name: what a simulation does beyond the tree."""
 TRIES, PATIENCE = 100, 10
 """Draws for each particle that must agree with an observation; and those after which a tenth of them is enough."""
-LOOKED_AT = 32
-"""States of which a policy is simulated for a lower bound."""
+FEWEST, PART = 4, 16
+"""A policy is simulated for a lower bound from so many states at least, and from a part of them."""
 
 
 class Moved(NamedTuple):
@@ -102,7 +102,7 @@ class World(ABC):
 
     def lower(self, states: Any, steps: int, random: Generator, policy: Policy | None) -> tuple[float, int]:
         """What a policy (None: random actions) earns from some of the states, simulated, and its first action."""
-        left = self.chosen(states, np.arange(min(len(states), LOOKED_AT)))
+        left = self.chosen(states, np.arange(min(len(states), max(FEWEST, len(states) // PART))))
         total, weight, n, first = 0.0, 1.0, len(left), 0
         for t in range(steps):
             action = self.chosen_by(policy, left[0], random)
