@@ -76,7 +76,7 @@ class Agent(NamedTuple):
         """Its number."""
         return self.method.search(self.world, self.belief, np.random.default_rng(self.seed), self.root)
 
-    def observed(self, action: Hashable, seen: Any) -> "Agent":
+    def observed(self, action: Any, seen: Any) -> "Agent":
         """After an action and what was seen."""
         number, random = self.world.number(action), np.random.default_rng((self.seed, 1))
         after = self.world.updated(self.belief, number, seen, random)
@@ -179,9 +179,10 @@ class OnlinePlanner(ABC):
 class POMCP(OnlinePlanner):
     """Monte-Carlo tree search over histories.
 
-    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the range of what simulations
-    have returned, as Silver & Veness do. What is passed up from a history is not the mean return of all that was tried
-    below, but that of what was tried most: less is lost by exploring. Where probabilities are known it is expected:
+    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes three standard deviations of
+    what simulations have returned (their range, as Silver & Veness have it, makes too much of a rare disaster). What is
+    passed up from a history is not the mean return of all that was tried below, but that of what was tried most: less
+    is lost by exploring. Where probabilities are known it is expected:
 
         Q(h, a) = r(b, a) + γ Σₒ P(o | b, a) V(hao),    V(h) = max(floor(h), maxₐ Q(h, a))
 
@@ -200,7 +201,7 @@ class POMCP(OnlinePlanner):
 
     def search(self, world: World, belief: Any, random: Generator, root: Node) -> int:
         """Simulations from states of the belief, until the time or their number is used up."""
-        until, done, low, high = self.clock(), 0, math.inf, -math.inf
+        until, done, mean, squares = self.clock(), 0, 0.0, 0.0
         policy = self.default(world, belief, random)
         while (done < self.simulations) if self.seconds is None else (time.monotonic() < until or not done):
             n = BATCH if self.seconds is not None else min(BATCH, self.simulations - done)
@@ -211,12 +212,14 @@ class POMCP(OnlinePlanner):
                     root.open(world.worth(state), world.floor(state)[0])
                 if len(root.actions) == 1:
                     return root.actions[0]
-                spread = high - low if high > low else 1.0  # of returns that are all alike any constant will do
+                spread = 3 * math.sqrt(squares / done) if squares > 0 else 1.0  # any will do for returns all alike
                 c = spread if self.exploration is None else self.exploration
                 total = self._simulate(world, state, root, c, policy, random)
                 if not math.isfinite(total):
                     raise DataError(f"the rewards of {type(world).__name__} must be finite, found a return of {total}")
-                low, high, done = min(low, total), max(high, total), done + 1
+                done, off = done + 1, total - mean
+                mean += off / done
+                squares += off * (total - mean)
         best = max((k for k, n in enumerate(root.counts) if n), key=lambda k: root.means[k])
         return root.actions[best] if root.means[best] >= root.floor else world.floor(state)[1]
 

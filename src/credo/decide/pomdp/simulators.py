@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.checks import check_real
+from credo.core.checks import ArrayLike, check_real
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.linalg import cholesky
 from credo.decide.pomdp.model import POMDP
@@ -65,7 +65,7 @@ class World(ABC):
     def step(self, state: Any, action: int, random: Generator) -> tuple[Any, Hashable, float, bool]:
         """A next state, what is seen, the reward, and whether the episode is over; `state` is left as it is."""
 
-    def likelihood(self, seen: Hashable, action: int, states: Any) -> Float[np.ndarray, " n"] | None:
+    def likelihood(self, seen: Any, action: int, states: Any) -> Float[np.ndarray, " n"] | None:
         """p(seen | action, state) of states after the action; None: what was drawn must be equal to what is seen."""
         return None
 
@@ -206,7 +206,7 @@ class World(ABC):
         """An observation as the search knows it."""
         return hashable(seen)
 
-    def number(self, action: Hashable) -> int:
+    def number(self, action: Any) -> int:
         """The number of an action."""
         for name in (action, hashable(action)):
             with suppress(ValueError):
@@ -251,7 +251,7 @@ class FiniteWorld(World):
         """The number of an observation, from its name or number."""
         return self.pomdp.observation(seen)
 
-    def number(self, action: Hashable) -> int:
+    def number(self, action: Any) -> int:
         """The number of an action, from its name or number."""
         return self.pomdp.action(action)
 
@@ -309,7 +309,7 @@ class StateSpaceWorld(World):
     def __init__(
         self,
         model: Any,
-        inputs: Sequence[Any],
+        inputs: ArrayLike,
         reward: Callable[[np.ndarray, np.ndarray], Any],
         discount: float = 0.95,
         *,
@@ -370,7 +370,7 @@ class StateSpaceWorld(World):
 def check_world(world: World) -> None:
     """An error where a world lacks what a search asks of it; each action is tried once to see."""
     actions, what = getattr(world, "actions", ()), type(world).__name__
-    if not isinstance(actions, Sequence) or not actions or any(not _is_hashable(each) for each in actions):
+    if not isinstance(actions, Sequence) or not actions:
         raise DataError(f"{what} must have actions, a tuple of their names, found {actions!r}")
     check_real(getattr(world, "discount", None), f"discount of {what}", 0, 1)
     if world.reward_max is not None:
@@ -383,11 +383,14 @@ def check_world(world: World) -> None:
         if not isinstance(step, tuple) or len(step) != 4:
             raise DataError(f"step of {what} must return (state, seen, reward, over), found {step!r} after {name!r}")
         check_real(step[2], f"the reward of {what}")
-        if not _is_hashable(step[1]):
-            must = "must be hashable, such as a number, a text or a tuple"
-            raise DataError(f"what is seen in {what} {must}, found {step[1]!r}")
         if repr(state) != before:
             raise DataError(f"step of {what} must leave the state that it is given as it is, and return another one")
+        for part, value in (("an action", name), ("what is seen", step[1])):
+            try:
+                hash(value)
+            except TypeError:
+                must = "must be hashable, such as a number, a text or a tuple"
+                raise DataError(f"{part} in {what} {must}, found {value!r}") from None
 
 
 def hashable(seen: Any, width: float | None = None) -> Hashable:
@@ -399,14 +402,6 @@ def hashable(seen: Any, width: float | None = None) -> Hashable:
     if isinstance(seen, list | tuple):
         return tuple(hashable(each, width) for each in seen)
     return round(seen / width) if width is not None and isinstance(seen, float) else seen
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _key(random: Generator) -> Any:
