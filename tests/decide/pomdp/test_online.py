@@ -16,6 +16,7 @@ from credo.decide.pomdp import (
     World,
     act_and_learn,
 )
+from credo.decide.pomdp.sampling import Simulator
 from credo.decide.pomdp.simulators import FiniteWorld
 from credo.errors import DataError
 from credo.models.densities import CategoricalDensity
@@ -460,3 +461,20 @@ def test_acting_while_learning_finds_how_well_it_hears(tiger):
     assert len(episodes) == 8
     heard = belief.mean.observations[0].toarray()
     assert np.diag(heard).mean() > 0.7
+    guessed, learned = (earned(credo.solve(each, gap=0.1, seconds=5.0), tiger) for each in (guess, belief.mean))
+    assert np.allclose(guessed, -(1 - 0.95**25) / 0.05)  # it only listens
+    assert learned.mean() - guessed.mean() > 4.5 * learned.std() / np.sqrt(len(learned))
+
+
+def earned(plan, world, n=100, steps=25):
+    """Discounted returns in a world of a plan that was made for another one, whose beliefs it holds."""
+    totals = np.zeros(n)
+    for k in range(n):
+        draws, belief = Simulator(world, k), plan.world.belief()
+        state = draws.begin(1)
+        for t in range(steps):
+            action = plan.world.action(plan.act(belief))
+            state, seen, paid = draws.step(state, np.array([action]))
+            totals[k] += world.discount**t * paid[0]
+            belief = belief.condition(action, int(seen[0]))
+    return totals

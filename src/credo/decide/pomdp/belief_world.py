@@ -17,7 +17,7 @@ from credo.decide.pomdp.belief import BeliefState
 from credo.decide.pomdp.methods import SARSOP, Limits
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
-from credo.decide.pomdp.simulators import FiniteWorld, Generator, Lookahead, Moved, Policy, World
+from credo.decide.pomdp.simulators import FiniteWorld, Generator, Lookahead, Moved, Policy
 from credo.decide.pomdp.vectors import INSIDE
 
 MEMORY = 1.0e9
@@ -51,11 +51,6 @@ class BeliefWorld(FiniteWorld):
         self.trials = self._search.trials
         self.trials.children(self.trials.root, 0)  # numba compiles, before the clock of a step runs
         self._outcomes: dict[tuple[Any, int], Outcomes] = {}
-
-    @property
-    def stage(self) -> World:
-        """Where episodes happen, with hidden states."""
-        return FiniteWorld(self.pomdp)
 
     def begin(self, random: Generator) -> Any:
         """The start belief."""

@@ -54,7 +54,8 @@ class Search:
                 self.expand(node)
             uppers = self.totals(node, "upper")
             children = node.children[int(np.argmax(uppers))]  # type: ignore[index]
-            excess = {seen: child.upper - child.lower - self.slack(child) for seen, child in children.items()}
+            good = 0.95 * (self.root.upper - self.root.lower) / self.scenarios  # a gap, for each scenario
+            excess = {seen: child.upper - child.lower - good * len(child.states) for seen, child in children.items()}
             if not excess or max(excess.values()) <= 0:
                 break
             node = children[max(excess, key=lambda seen: excess[seen])]
@@ -63,10 +64,6 @@ class Search:
             if each.children is not None:
                 each.upper = min(each.upper, max(each.default, max(self.totals(each, "upper"))))
                 each.lower = max(each.default, max(self.totals(each, "lower")))
-
-    def slack(self, node: Node) -> float:
-        """The gap that is good enough: its share of what is left at the root."""
-        return len(node.states) / self.scenarios * 0.95 * (self.root.upper - self.root.lower)
 
     def expand(self, node: Node) -> None:
         """All actions, on the same random numbers."""

@@ -118,7 +118,7 @@ class OnlinePlanner(ABC):
         check_count(steps, "steps")
         check_count(seed, "seed", 0)
         world, each = self.world_of(problem), np.zeros(n)
-        stage = world.stage
+        stage = FiniteWorld(world.pomdp) if isinstance(world, BeliefWorld) else world  # with hidden states
         for k in range(n):
             random = np.random.default_rng((seed, k, 1))  # not that of an agent
             state, agent = stage.begin(random), self.begin(world, seed=seed + k)
@@ -164,15 +164,15 @@ class OnlinePlanner(ABC):
         choices, earned = [None, *map(_always, world.actions)], list[float]()
         if world.floor(states[0])[0] > -math.inf:
             return None
-        until = math.inf if self.seconds is None else time.monotonic() + self.seconds / 10
+        until = self.clock(0.1)
         for policy in choices:
             if not earned or time.monotonic() < until:
                 earned.append(sum(world.value(state, self.depth, random, policy) for state in states))
         return choices[earned.index(max(earned))]
 
-    def clock(self) -> float:
-        """When to stop."""
-        return math.inf if self.seconds is None else time.monotonic() + self.seconds
+    def clock(self, share: float = 1.0) -> float:
+        """When to stop, after a share of the time."""
+        return math.inf if self.seconds is None else time.monotonic() + share * self.seconds
 
 
 @dataclass(frozen=True)

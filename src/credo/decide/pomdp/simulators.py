@@ -126,11 +126,6 @@ class World(ABC):
         longest = steps if g == 1 else (1 - g**steps) / (1 - g)
         return self.reward_max * (longest if self.reward_max > 0 else 1)  # an episode may end after a step
 
-    @property
-    def stage(self) -> "World":
-        """Where episodes happen that are played."""
-        return self
-
     def worth(self, state: Any) -> Sequence[int]:
         """The actions that may be best in a state, the most promising last; the others are not tried."""
         return range(len(self.actions))
@@ -166,35 +161,27 @@ class World(ABC):
         Particles are weighted where there is a likelihood; else those that agree are drawn, joined by what is `nearby`
         where they are few (reinvigoration). Where none agrees, the observation is left out, with a warning.
         """
-        n = len(belief)
+        n, wanted, found = len(belief), self.code(seen), list[Any]()
         moved = self.step_many(belief, action, random)
-        wanted = self.code(seen)
         weights = self.likelihood(seen, action, moved.states)
         if weights is not None:
             weights = np.where(moved.over, 0.0, weights)
-            total = float(weights.sum())
-            if total > 0:
-                return self.chosen(moved.states, random.choice(n, size=n, p=weights / total))
-            return self._surprised(moved, wanted)
-        found: list[Any] = []
-        for attempt in range(TRIES):
+            if weights.any():
+                return self.chosen(moved.states, random.choice(n, size=n, p=weights / weights.sum()))
+        for attempt in range(TRIES if weights is None else 0):
             agree = np.flatnonzero([each == wanted for each in moved.seen] & ~moved.over)
             found += [moved.states[k] for k in agree.tolist()]
             if len(found) >= (n if attempt < PATIENCE else n / 10):
                 break
             again = [self.nearby(each, random) for each in belief] if attempt >= TRIES // 2 else belief
             moved = self.step_many(again, action, random)
-        if not found:
-            return self._surprised(moved, wanted)
-        return found[:n] if len(found) >= n else [found[k] for k in random.integers(len(found), size=n).tolist()]
-
-    def _surprised(self, moved: Moved, wanted: Hashable) -> Any:
-        """The particles as they are, with a warning."""
+        if found:
+            return found[:n] if len(found) >= n else [found[k] for k in random.integers(len(found), size=n).tolist()]
         warnings.warn(
-            f"none of {len(moved.over)} particles agrees with the observation {wanted!r}, which the belief leaves out; "
-            "use more particles, give the world a likelihood or `nearby`, or a width= where what is seen is continuous",
+            f"none of {n} particles agrees with the observation {wanted!r}, which the belief leaves out; use more "
+            "particles, give the world a likelihood or `nearby`, or a width= where what is seen is continuous",
             RepairedWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         return moved.states
 
