@@ -56,7 +56,12 @@ def grid(plan: DiscountedPlan, *, ax: Axes | None = None) -> Axes:
         y, x = world.cells[live].T
         above = 0.08 if len(shown) <= MOST_NUMBERS else 0.0  # room for the number
         move = MOVES[plan.policy[live]]
-        shape = {"scale": 1 / 0.55, "scale_units": "xy", "angles": "uv", "width": 0.28 / max(rows, columns) / 4}
+        shape: dict[str, Any] = {
+            "scale": 1 / 0.55,
+            "scale_units": "xy",
+            "angles": "uv",
+            "width": 0.28 / max(rows, columns) / 4,
+        }
         ax.quiver(x, y - above, move[:, 1], -move[:, 0], color=INK, pivot="mid", **shape)
     if len(shown) <= MOST_NUMBERS:
         for (i, j), value in zip(world.cells, shown, strict=True):
@@ -85,8 +90,9 @@ def graph(plan: DiscountedPlan, *, ax: Axes | None = None) -> Axes:
                 x, y = where[i] * 1.22
                 ax.text(x, y, f"↺ {p:.2g}", ha="center", va="center", fontsize=7.5, color=GREY)
                 continue
-            ends, look = (tuple(where[i]), tuple(where[j])), {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.12"}
-            arrow = FancyArrowPatch(*ends, mutation_scale=9, shrinkA=13, shrinkB=13, color=BLUE, alpha=0.75, **look)
+            look: dict[str, Any] = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.12", "mutation_scale": 9}
+            ends = tuple(where[i]), tuple(where[j])
+            arrow = FancyArrowPatch(*ends, shrinkA=13, shrinkB=13, color=BLUE, alpha=0.75, **look)
             arrow.set_linewidth(0.4 + 2.2 * p)
             ax.add_patch(arrow)
     drawn = ax.scatter(

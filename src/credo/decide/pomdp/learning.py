@@ -106,8 +106,9 @@ class POMDPBelief(eqx.Module):
 
     def _model(self, moves: np.ndarray, shows: np.ndarray) -> POMDP:
         base, over = self.base, np.flatnonzero(self.base.terminal)
-        named = {"states": base.state_names, "actions": base.action_names, "observations": base.observation_names}
-        return POMDP(list(moves), list(shows), base.rewards, base.discount, base.start, terminal=over, **named)
+        states, actions, seen = base.state_names, base.action_names, base.observation_names
+        named: dict[str, Any] = {"terminal": over, "states": states, "actions": actions, "observations": seen}
+        return POMDP(list(moves), list(shows), base.rewards, base.discount, base.start, **named)
 
     def _path(self, model: POMDP, did: np.ndarray, seen: np.ndarray, random: np.random.Generator) -> np.ndarray:
         beliefs = [model.belief()]

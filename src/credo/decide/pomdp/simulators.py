@@ -256,7 +256,7 @@ class GymWorld(World):
         from credo.decide.mdp.sources import made
 
         self.env = made(env) if isinstance(env, str) else env
-        space = getattr(self.env, "action_space", None)
+        space: Any = getattr(self.env, "action_space", None)
         if getattr(space, "n", None) is None or np.ndim(space.n):
             raise DataError(f"an environment with a number of actions is needed, found {space or type(env).__name__}")
         first = int(getattr(space, "start", 0))
