@@ -56,13 +56,10 @@ def grid(plan: DiscountedPlan, *, ax: Axes | None = None) -> Axes:
         y, x = world.cells[live].T
         above = 0.08 if len(shown) <= MOST_NUMBERS else 0.0  # room for the number
         move = MOVES[plan.policy[live]]
-        shape: dict[str, Any] = {
-            "scale": 1 / 0.55,
-            "scale_units": "xy",
-            "angles": "uv",
-            "width": 0.28 / max(rows, columns) / 4,
-        }
-        ax.quiver(x, y - above, move[:, 1], -move[:, 0], color=INK, pivot="mid", **shape)
+        ax.quiver(
+            x, y - above, move[:, 1], -move[:, 0], color=INK, pivot="mid", scale=1 / 0.55, scale_units="xy",
+            angles="uv", width=0.28 / max(rows, columns) / 4,
+        )  # fmt: skip
     if len(shown) <= MOST_NUMBERS:
         for (i, j), value in zip(world.cells, shown, strict=True):
             ax.text(j, i + 0.37, f"{value:.2g}", ha="center", va="center", fontsize=6.5, color=INK)
