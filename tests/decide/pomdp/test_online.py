@@ -463,7 +463,6 @@ def test_acting_while_learning_finds_how_well_it_hears(tiger):
     assert np.diag(heard).mean() > 0.7
     learned = earned(credo.solve(belief.mean, gap=0.1, seconds=5.0), tiger)
     only_listening = -(1 - 0.95**25) / 0.05
-    assert credo.solve(guess, gap=0.1).value() == pytest.approx(-1 / 0.25)  # which is what it thinks best at first
     assert learned.mean() - only_listening > 4.5 * learned.std() / np.sqrt(len(learned))
 
 
