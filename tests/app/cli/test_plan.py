@@ -75,6 +75,8 @@ def test_entries_become_a_plan(run, tmp_path, rng):
         (["bad.txt"], "'?' in line 1, column 2"),
         (["half.npz"], "has no array 'rewards'; it holds transitions"),
         (["text.npz"], "is not an .npz"),
+        (["table.npz"], "is not an .npz"),
+        (["."], ". is a folder, not a file"),
         (["good.txt", "--using", "magic"], "--using must be one of"),
         (["good.txt", "--discount", "1.5"], "discount must lie between 0 and 1"),
         (["good.txt", "--out", "x.what"], "a picture ends in"),
@@ -86,6 +88,8 @@ def test_refusals_are_one_line(run, tmp_path, words, said):
     (tmp_path / "entries.mdp").write_text("discount: 1")
     (tmp_path / "bad.txt").write_text("S?G")
     (tmp_path / "text.npz").write_text("S.G")
+    with (tmp_path / "table.npz").open("wb") as file:
+        np.save(file, np.ones(3))
     np.savez(tmp_path / "half.npz", transitions=np.ones((1, 1, 1)))
     done = run(*words)
     assert done.exit_code == 2

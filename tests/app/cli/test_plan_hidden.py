@@ -37,7 +37,8 @@ def test_a_file_becomes_a_plan(run, tiger, tmp_path):
     assert f"between {plan.lower:.6g} and {plan.upper:.6g}" in done.output
     again = run("tiger.pomdp", "--out", "policy.credo")
     assert again.exit_code == 2 and "exists already" in again.output
-    assert run("tiger.pomdp", "--horizon", "3", "--out", "soon.alpha").exit_code == 0
+    soon = run("tiger.pomdp", "--horizon", "3", "--out", "soon.alpha")
+    assert soon.exit_code == 0 and "soon.alpha holds the first step alone, of 3" in soon.output
     assert len(read(tiger, tmp_path / "soon.alpha")) >= 3
 
 

@@ -5,7 +5,18 @@ import pytest
 
 import credo
 from credo.core.errors import RepairedWarning
-from credo.decide.pomdp import DESPOT, POMCP, POMDP, BeliefWorld, POMDPBelief, StateSpaceWorld, World, act_and_learn
+from credo.decide.pomdp import (
+    DESPOT,
+    POMCP,
+    POMDP,
+    BeliefWorld,
+    GymWorld,
+    POMDPBelief,
+    StateSpaceWorld,
+    World,
+    act_and_learn,
+)
+from credo.decide.pomdp.sampling import Simulator
 from credo.decide.pomdp.simulators import FiniteWorld
 from credo.errors import DataError
 from credo.models.densities import CategoricalDensity
@@ -157,6 +168,8 @@ def test_a_state_space_model():
     assert abs(np.mean(agent.belief) - 2.0) < 0.3
     with pytest.raises(DataError, match="what is seen must be finite numbers, found nan"):
         agent.observed(-1.0, np.nan)
+    plane = StateSpaceWorld(model, np.array([[0.0, 1.0], [1.0, 0.0]]), lambda z, u: z[:, 0])
+    assert [plane.number(each) for each in (plane.actions[1], [0.0, 1.0], np.array([1.0, 0.0]))] == [1, 0, 1]
     for seen in (1.0, 0.1):
         agent = agent.observed(-1.0, seen)
     assert agent.act() == 0.0
@@ -186,6 +199,48 @@ def test_a_gymnasium_environment():
     assert agent.observed(2, 1).act() == 1
 
 
+def test_an_environment_seen_through_noise():
+    """A wrapper's own generator is seeded anew for each copy; actions may begin at one; what is seen is rounded."""
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Walk(gymnasium.Env):
+        """Left is 1, right is 2; at three steps to the right there is a prize."""
+
+        action_space = gymnasium.spaces.Discrete(2, start=1)
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.at = 0
+            return np.zeros(1), {}
+
+        def step(self, action):
+            self.at += 2 * action - 3
+            return np.array([float(self.at)]), float(self.at == 3), self.at == 3, False, {}
+
+    class Noisy(gymnasium.ObservationWrapper):
+        noise = np.random.default_rng(0)
+
+        def __init__(self, env):
+            super().__init__(env)
+            self.noise = np.random.default_rng(0)
+
+        def observation(self, seen):
+            return seen + 0.3 * self.noise.normal(size=1)
+
+    world = GymWorld(Noisy(Walk()), 0.9, width=0.5)
+    assert world.actions == (1, 2)
+    random = np.random.default_rng(1)
+    state = world.begin(random)
+    assert len({world.step(state, 1, random)[1] for _ in range(20)}) > 1
+    agent = POMCP(simulations=200, depth=6, particles=30).begin(world)
+    assert agent.act() == 2
+    after = agent.observed(2, np.array([1.05]))
+    assert {each.unwrapped.at for each in after.belief} == {1}
+    with pytest.raises(DataError, match="there is no action 0; there are 1, 2"):
+        agent.observed(0, 1.0)
+
+
 def test_what_it_does_not_take(tiger):
     with pytest.raises(DataError, match="a POMDP, a World or a gymnasium environment, found int"):
         POMCP().begin(3)
@@ -196,11 +251,15 @@ def test_what_it_does_not_take(tiger):
     with pytest.raises(DataError, match="DESPOT needs reward_max"):
         DESPOT().begin(blank).act()
     with pytest.raises(DataError, match="simulations"):
-        POMCP(simulations=0).begin(tiger).act()
+        POMCP(simulations=0)
     with pytest.raises(DataError, match="exploration must be"):
         POMCP(exploration=np.nan).begin(Doors()).act()
     with pytest.raises(DataError, match="seed must be"):
         POMCP().begin(Doors(), seed=-1)
+    with pytest.raises(DataError, match="seed must be"):
+        POMCP().play(Doors(), seed=-1)
+    with pytest.raises(DataError, match="seconds must be"):
+        DESPOT(seconds=-1.0)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +267,9 @@ def test_what_it_does_not_take(tiger):
     [
         ("actions", (), "Doors must have actions, a tuple of their names"),
         ("discount", 2.0, "discount of Doors must lie between 0 and 1"),
+        ("actions", ([1], 2, 3), r"an action in Doors must be hashable, .* found \[1\]"),
+        ("reward_max", np.nan, "reward_max of Doors must be a finite number"),
+        ("step", lambda state, action, _: (0, 0, 1.0 if action < 2 else np.nan, False), "reward of Doors must be"),
         ("step", lambda *_: (0, 0, 1.0), "must return .state, seen, reward, over., found .0, 0, 1.0"),
         ("step", lambda *_: (0, 0, np.nan, False), "the reward of Doors must be a finite number, found nan"),
         ("step", lambda *_: (0, [1], 1.0, False), r"what is seen in Doors must be hashable, .* found \[1\]"),
@@ -218,6 +280,97 @@ def test_worlds_that_lack_something(part, value, sentence):
     setattr(world, part, value)
     with pytest.raises(DataError, match=sentence):
         POMCP().begin(world)
+
+
+def test_a_world_that_changes_the_state_it_is_given():
+    class Counts(Doors):
+        def begin(self, random):
+            return [0]
+
+        def step(self, state, action, random):
+            state[0] += 1
+            return state, 0, 0.0, False
+
+    with pytest.raises(DataError, match="must leave the state that it is given as it is"):
+        POMCP().begin(Counts())
+
+
+def test_rewards_that_cannot_be():
+    """Seen late, as they are paid late: more than the largest reward, or no number."""
+
+    class Late(Doors):
+        paid = np.nan
+
+        def begin(self, random):
+            return 0
+
+        def step(self, state, action, random):
+            return state + 1, 0, self.paid if state == 2 else 0.0, state == 4
+
+    with pytest.raises(DataError, match="the rewards of Late must be finite, found a return of nan"):
+        POMCP(simulations=50).begin(Late()).act()
+    too_good = Late()
+    too_good.paid = 11.0
+    with pytest.raises(DataError, match="must be finite and at most its reward_max, 10, found 11"):
+        DESPOT(scenarios=20, trials=5).begin(too_good).act()
+    costs = Doors()
+    costs.reward_max = -1.0
+    assert costs.upper([0], 90) == -1.0  # it may be over after a step
+
+
+def test_a_reward_that_is_far_away_is_found():
+    """While all returns are zero the search must go on exploring: the prize is four steps of the same action away."""
+
+    class Ladder(World):
+        actions, discount = ("down", "up"), 0.95
+
+        def begin(self, random):
+            return 0
+
+        def step(self, state, action, random):
+            after = state + 1 if action else 0
+            return after, after, float(after == 4), after == 4
+
+    agent = POMCP(simulations=300, depth=6, rollout=lambda state, random: "down").begin(Ladder())
+    assert agent.act() == "up"
+    assert agent.act() == POMCP(simulations=300, depth=6, rollout=agent.method.rollout).begin(Ladder()).act()
+
+
+def test_one_rare_disaster_does_not_make_it_explore_for_ever():
+    """The scale of exploration is that of most returns: with their range, the better action has half of the visits."""
+
+    class Rare(World):
+        actions, discount = ("good", "bad"), 0.9
+
+        def begin(self, random):
+            return 0
+
+        def step(self, state, action, random):
+            disaster = action and random.random() < 0.003
+            return 0, 0, -1e4 if disaster else 1.0 - 2 * action + random.normal(), True
+
+    agent = POMCP(simulations=2000).begin(Rare(), seed=2)
+    assert agent.act() == "good"
+    scaled = Rare()
+    scaled.step = lambda *given: (*Rare.step(scaled, *given)[:2], 1e-6 * Rare.step(scaled, *given)[2], True)
+    assert POMCP(simulations=2000).begin(scaled, seed=2).act() == "good"
+
+
+@pytest.mark.parametrize("method", [POMCP(seconds=0.2, depth=500), DESPOT(seconds=0.2, depth=500)])
+def test_the_time_of_a_step_is_kept(method, monkeypatch):
+    """On a clock that moves with the world's own steps, 10 ms each: rollouts and expansions are cut short."""
+    made = [0]
+
+    class Slow(Doors):
+        def step(self, state, action, random):
+            made[0] += 1
+            return super().step(state, action, random)
+
+    monkeypatch.setattr("time.monotonic", lambda: made[0] * 1e-5)
+    agent = method.begin(Slow())
+    made[0] = 0
+    agent.act()
+    assert 15_000 < made[0] < 45_000
 
 
 def test_particles_with_a_likelihood():
@@ -281,6 +434,14 @@ def test_counts_grow_by_an_episode(tiger):
         POMDPBelief.around(tiger, 1.0, -0.1)
 
 
+def test_small_counts():
+    """Draws of which most are nearly zero are still laws."""
+    p = POMDP(np.full((3, 1, 3), 1 / 3), np.full((3, 2), 0.5), np.ones(3))
+    drawn = [POMDPBelief.around(p, 0.0, 0.002).sample(seed=k).transitions[0].toarray() for k in range(40)]
+    assert abs(np.mean(drawn) - 1 / 3) < 1e-12 and np.max(drawn, axis=2).mean() > 0.99
+    np.testing.assert_allclose(np.mean(drawn, axis=(0, 1)), 1 / 3, atol=4.5 * np.sqrt(2 / 9 / 120))
+
+
 def test_where_it_ends_is_known():
     p = POMDP(np.full((3, 1, 3), 1 / 3), np.full((3, 2), 0.5), [1.0, 1.0, 0.0], terminal=[2])
     assert POMDPBelief.around(p).sample(seed=1).terminal.tolist() == [False, False, True]
@@ -300,3 +461,20 @@ def test_acting_while_learning_finds_how_well_it_hears(tiger):
     assert len(episodes) == 8
     heard = belief.mean.observations[0].toarray()
     assert np.diag(heard).mean() > 0.7
+    learned = earned(credo.solve(belief.mean, gap=0.1, seconds=5.0), tiger)
+    only_listening = -(1 - 0.95**25) / 0.05
+    assert learned.mean() - only_listening > 4.5 * learned.std() / np.sqrt(len(learned))
+
+
+def earned(plan, world, n=40, steps=25):
+    """Discounted returns in a world of a plan that was made for another one, whose beliefs it holds."""
+    totals = np.zeros(n)
+    for k in range(n):
+        draws, belief = Simulator(world, k), plan.world.belief()
+        state = draws.begin(1)
+        for t in range(steps):
+            action = plan.world.action(plan.act(belief))
+            state, seen, paid = draws.step(state, np.array([action]))
+            totals[k] += world.discount**t * paid[0]
+            belief = belief.condition(action, int(seen[0]))
+    return totals

@@ -1,6 +1,7 @@
 """The command `credo plan`: the best policy of a gridworld, of arrays, of a gymnasium environment, or of a POMDP."""
 
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,6 @@ from credo.app.cli.terminal import one_line_errors, refuse, refuse_existing, wri
 
 if TYPE_CHECKING:
     from credo.decide.mdp import MDP
-    from credo.decide.mdp.problem import Planner
 
 PICTURES = (".png", ".svg", ".pdf")
 ARRAYS = ("transitions", "rewards")
@@ -27,7 +27,17 @@ HEEDED = {
     "a POMDP with a horizon": ("seconds",),
 }
 """The options, beside --horizon, --out and --force, that each kind of world takes."""
-METHODS = ("auto", "value", "gauss-seidel", "prioritized", "policy", "modified", "program", "wavefront")
+METHODS = {
+    "auto": "",
+    "value": "ValueIteration",
+    "gauss-seidel": "GaussSeidel",
+    "prioritized": "PrioritizedSweeping",
+    "policy": "PolicyIteration",
+    "modified": "ModifiedPolicyIteration",
+    "program": "LinearProgram",
+    "wavefront": "Wavefront",
+}
+"""Of worlds whose state is seen, by their names here and in `credo.decide.mdp`."""
 
 
 def plan(
@@ -75,10 +85,15 @@ def plan(
     with one_line_errors():
         options = {"discount": discount, "slip": slip, "step-reward": step_reward, "using": using}
         options |= {"tolerance": tolerance, "seconds": seconds, "gap": gap}
-        _refuse_others(_kind(world, horizon), [name for name, value in options.items() if value is not None])
+        kind = _kind(world, horizon)
+        others = [name for name, value in options.items() if value is not None and name not in HEEDED[kind]]
+        if others:
+            refuse(f"{kind} does not take --{others[0]}; it takes {', '.join(f'--{name}' for name in HEEDED[kind])}")
         if out is not None and not out.parent.is_dir():
             refuse(f"there is no folder {out.parent} for {out.name}")
-        if world.suffix.lower() in PROBLEMS:
+        if not (world.is_file() or kind == "a gymnasium environment"):
+            refuse(f"{world} is a folder, not a file" if world.is_dir() else f"there is no file {world}")
+        if kind.startswith("a POMDP"):
             _hidden(world, horizon, seconds, gap, out or world.with_suffix(".plan.credo"), force)
             return
         if using is not None and using not in METHODS:
@@ -90,13 +105,14 @@ def plan(
         if arrays.resolve() == world.resolve():
             refuse(f"{arrays} is the world itself; name another picture with --out")
         refuse_existing([picture, arrays], force)
-        if not world.is_file() and not _is_environment(world):
-            refuse(f"there is no file {world}")
-        from credo.decide.mdp import solve
+        from credo.decide import mdp
 
-        found = read_world(world, discount, 0.2 if slip is None else slip, step_reward or 0.0)
-        solved = solve(
-            found, using=_method(using or "auto"), tolerance=1e-6 if tolerance is None else tolerance, horizon=horizon
+        method = METHODS[using or "auto"]
+        solved = mdp.solve(
+            _read(kind, world, discount, 0.2 if slip is None else slip, step_reward or 0.0),
+            using=getattr(mdp, method)() if method else None,
+            tolerance=1e-6 if tolerance is None else tolerance,
+            horizon=horizon,
         )
         _summary(world, solved)
         _write(solved, picture, arrays)
@@ -107,20 +123,30 @@ def register(app: typer.Typer) -> None:
     app.command()(plan)
 
 
-def read_world(path: Path, discount: float | None, slip: float, step_reward: float) -> "MDP":
-    """The world of a file: arrays where its name ends in .npz, entries where it ends in .mdp, else a drawing."""
+def _kind(world: Path, horizon: int | None) -> str:
+    """Which kind of world it is, by its name; see `HEEDED`."""
+    ending = world.suffix.lower()
+    if ending in PROBLEMS:
+        return "a POMDP" if horizon is None else "a POMDP with a horizon"
+    if not world.exists() and re.fullmatch(r"[\w./-]+-v\d+", str(world)):
+        return "a gymnasium environment"
+    return {".npz": "an .npz of arrays", ".mdp": "an .mdp file"}.get(ending, "a drawing")
+
+
+def _read(kind: str, path: Path, discount: float | None, slip: float, step_reward: float) -> "MDP":
+    """The world of a file, or of the name of an environment."""
     from credo.decide.mdp.model import DISCOUNT, MDP
 
-    if not path.is_file() and _is_environment(path):
-        return MDP.from_gymnasium(str(path), DISCOUNT if discount is None else discount)
-    if path.suffix.lower() == ".mdp":
+    gamma = DISCOUNT if discount is None else discount
+    if kind == "a gymnasium environment":
+        return MDP.from_gymnasium(str(path), gamma)
+    if kind == "an .mdp file":
         return MDP.read(path)
-    if path.suffix.lower() != ".npz":
+    if kind == "a drawing":
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             refuse(f"{path} is not text; a world is a drawing, or an .npz of arrays")
-        gamma = DISCOUNT if discount is None else discount
         return MDP.from_drawing(text, slip=slip, step_reward=step_reward, discount=gamma)
     import zipfile
 
@@ -129,35 +155,13 @@ def read_world(path: Path, discount: float | None, slip: float, step_reward: flo
     try:
         with np.load(path, allow_pickle=False) as file:
             held = {name: file[name] for name in file.files}
-    except (ValueError, zipfile.BadZipFile) as error:
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         refuse(f"{path} is not an .npz of arrays: {error}")
     missing = [name for name in ARRAYS if name not in held]
     if missing:
         refuse(f"{path} has no array {missing[0]!r}; it holds {', '.join(held) or 'nothing'}")
-    gamma = float(held.get("discount", DISCOUNT)) if discount is None else discount
+    gamma = held.get("discount", DISCOUNT) if discount is None else discount
     return MDP(held["transitions"], held["rewards"], gamma, terminal=held.get("terminal"), start=held.get("start"))
-
-
-def _kind(world: Path, horizon: int | None) -> str:
-    """Which kind of world it is, by its name; see `HEEDED`."""
-    ending = world.suffix.lower()
-    if ending in PROBLEMS:
-        return "a POMDP" if horizon is None else "a POMDP with a horizon"
-    if not world.is_file() and _is_environment(world):
-        return "a gymnasium environment"
-    return {".npz": "an .npz of arrays", ".mdp": "an .mdp file"}.get(ending, "a drawing")
-
-
-def _refuse_others(kind: str, given: list[str]) -> None:
-    """Refuses options that a kind of world would ignore."""
-    others = [name for name in given if name not in HEEDED[kind]]
-    if others:
-        refuse(f"{kind} does not take --{others[0]}; it takes {', '.join(f'--{name}' for name in HEEDED[kind])}")
-
-
-def _is_environment(world: Path) -> bool:
-    """Whether it looks like the name of a gymnasium environment, as FrozenLake-v1 does."""
-    return re.fullmatch(r"[\w./-]+-v\d+", str(world)) is not None
 
 
 def _hidden(world: Path, horizon: int | None, seconds: float | None, gap: float | None, out: Path, force: bool) -> None:
@@ -165,8 +169,6 @@ def _hidden(world: Path, horizon: int | None, seconds: float | None, gap: float 
     if out.suffix.lower() not in PLANS:
         refuse(f"the plan of a POMDP ends in {', '.join(PLANS)}, found {out.name}")
     refuse_existing([out], force)
-    if not world.is_file():
-        refuse(f"there is no file {world}")
     from credo.core.errors import NotConvergedWarning
     from credo.core.files import save
     from credo.decide.mdp import solve
@@ -177,34 +179,20 @@ def _hidden(world: Path, horizon: int | None, seconds: float | None, gap: float 
     typer.echo(f"{world}: {s:,} states, {a} actions, {o} observations, discount {pomdp.discount:g}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # the notes below say so
-        solved = solve(pomdp, gap=gap, horizon=horizon, seconds=seconds, progress=True)
-    typer.echo(
-        f"value      from the start between {solved.lower:.6g} and {solved.upper:.6g}, a gap of {solved.gap:.2g}"
-    )
+        solved = solve(pomdp, gap=gap, horizon=horizon, seconds=seconds, progress=sys.stderr.isatty())
+    low, high = f"{solved.lower:.6g}", f"{solved.upper:.6g}"
+    typer.echo(f"value      from the start between {low} and {high}, a gap of {solved.gap:.2g}")
     typer.echo(f"method     {solved.method}, {len(solved.vectors):,} vectors: {solved.status}")
     typer.echo(f"first      {solved.act()}")
-    for note in solved.notes:
-        typer.echo(f"note: {note}", err=True)
+    notes = list(solved.notes)
     if out.suffix.lower() == ".credo":
         save(solved, out)
     else:
         solved.write(out)
+        notes += [f"{out} holds the first step alone, of {horizon}; a .credo file holds all"] * bool(solved.later)
+    for note in notes:
+        typer.echo(f"note: {note}", err=True)
     typer.echo(f"plan       {out}")
-
-
-def _method(name: str) -> "Planner | None":
-    from credo.decide import mdp
-
-    return {
-        "auto": None,
-        "value": mdp.ValueIteration(),
-        "gauss-seidel": mdp.GaussSeidel(),
-        "prioritized": mdp.PrioritizedSweeping(),
-        "policy": mdp.PolicyIteration(),
-        "modified": mdp.ModifiedPolicyIteration(),
-        "program": mdp.LinearProgram(),
-        "wavefront": mdp.Wavefront(),
-    }[name]
 
 
 def _summary(path: Path, solved: Any) -> None:

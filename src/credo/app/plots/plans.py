@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, TwoSlopeNorm
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from scipy.sparse.linalg import lsqr
 
 from credo.app.plots.style import BLUE, CLASSES, GREY, INK, ORANGE, legend, new_axes, some, tidy, title
@@ -45,12 +45,9 @@ def grid(plan: DiscountedPlan, *, ax: Axes | None = None) -> Axes:
     reach = max(float(np.abs(shown).max(initial=0.0)), 1e-12)
     signed = float(shown.min(initial=0.0)) < 0
     ax.set_facecolor("#5b6470")
-    drawn = ax.imshow(
-        image,
-        cmap=_light("RdBu", 0.16, 0.84) if signed else _light("Blues", 0.06, 0.68),
-        norm=TwoSlopeNorm(0.0, -reach, reach) if signed else None,
-        interpolation="nearest",
-    )
+    colors = _light("RdBu", 0.16, 0.84) if signed else _light("Blues", 0.06, 0.68)
+    norm = TwoSlopeNorm(0.0, -reach, reach) if signed else None
+    drawn = ax.imshow(image, cmap=colors, norm=norm, interpolation="nearest")
     bar = ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
     bar.set_label("value (in final cells: the reward)", fontsize=9, color=INK)
     bar.ax.tick_params(labelsize=8.5, colors=INK)
@@ -67,12 +64,7 @@ def grid(plan: DiscountedPlan, *, ax: Axes | None = None) -> Axes:
         for (i, j), value in zip(world.cells, shown, strict=True):
             ax.text(j, i + 0.37, f"{value:.2g}", ha="center", va="center", fontsize=6.5, color=INK)
     for i, j in world.cells[world.terminal]:
-        ax.plot(
-            [j - 0.46, j + 0.46, j + 0.46, j - 0.46, j - 0.46],
-            [i - 0.46, i - 0.46, i + 0.46, i + 0.46, i - 0.46],
-            color=ORANGE,
-            linewidth=1.6,
-        )
+        ax.add_patch(Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, edgecolor=ORANGE, linewidth=1.6))
     ax.set(xticks=[], yticks=[], xlim=(left - 1.5, right + 1.5), ylim=(bottom + 1.5, top - 1.5))
     ax.spines[:].set_visible(False)
     title(ax, _caption(plan))
@@ -95,20 +87,11 @@ def graph(plan: DiscountedPlan, *, ax: Axes | None = None) -> Axes:
                 x, y = where[i] * 1.22
                 ax.text(x, y, f"↺ {p:.2g}", ha="center", va="center", fontsize=7.5, color=GREY)
                 continue
-            ax.add_patch(
-                FancyArrowPatch(
-                    tuple(where[i]),
-                    tuple(where[j]),
-                    arrowstyle="-|>",
-                    mutation_scale=9,
-                    shrinkA=13,
-                    shrinkB=13,
-                    connectionstyle="arc3,rad=0.12",
-                    linewidth=0.4 + 2.2 * p,
-                    color=BLUE,
-                    alpha=0.75,
-                )
-            )
+            look: dict[str, Any] = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.12", "mutation_scale": 9}
+            ends = tuple(where[i]), tuple(where[j])
+            arrow = FancyArrowPatch(*ends, shrinkA=13, shrinkB=13, color=BLUE, alpha=0.75, **look)
+            arrow.set_linewidth(0.4 + 2.2 * p)
+            ax.add_patch(arrow)
     drawn = ax.scatter(
         where[:, 0], where[:, 1], c=plan.value, s=520, cmap="Blues", edgecolors=INK, linewidths=0.8, zorder=3
     )

@@ -17,7 +17,7 @@ from credo.decide.pomdp.belief import BeliefState
 from credo.decide.pomdp.methods import SARSOP, Limits
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
-from credo.decide.pomdp.simulators import FiniteWorld, Generator, Lookahead, Moved, Policy, World
+from credo.decide.pomdp.simulators import FiniteWorld, Generator, Lookahead, Moved, Policy
 from credo.decide.pomdp.vectors import INSIDE
 
 MEMORY = 1.0e9
@@ -37,11 +37,11 @@ class Outcomes(NamedTuple):
     ahead: Lookahead
 
 
-class BeliefWorld(World):
+class BeliefWorld(FiniteWorld):
     """Beliefs of a POMDP; `plan` is one to count on, else trials are made for so many `seconds`."""
 
     def __init__(self, pomdp: POMDP, seconds: float, plan: AlphaPlan | None = None) -> None:
-        self.pomdp, self.actions, self.discount = pomdp, pomdp.action_names, pomdp.discount
+        super().__init__(pomdp)
         self._search = point_based.Search(pomdp, SARSOP(), Limits(seconds=seconds))
         if plan is not None:
             self._search.resume(plan)
@@ -51,11 +51,6 @@ class BeliefWorld(World):
         self.trials = self._search.trials
         self.trials.children(self.trials.root, 0)  # numba compiles, before the clock of a step runs
         self._outcomes: dict[tuple[Any, int], Outcomes] = {}
-
-    @property
-    def stage(self) -> World:
-        """Where episodes happen, with hidden states."""
-        return FiniteWorld(self.pomdp)
 
     def begin(self, random: Generator) -> Any:
         """The start belief."""
@@ -112,10 +107,6 @@ class BeliefWorld(World):
         self.trials.see(state)
         return float(self.trials.bounds(state)[0]), self.trials.action(state)
 
-    def defaults(self, policy: Policy | None) -> list[Policy | None]:
-        """The plan."""
-        return [None]
-
     def lower(self, states: Any, steps: int, random: Generator, policy: Policy | None) -> tuple[float, int]:
         """What the plan earns, and its action."""
         return self.floor(states[0])
@@ -147,7 +138,3 @@ class BeliefWorld(World):
             node = self.trials.node(k, inside[blocks.first[k] : blocks.first[k + 1]])
             self.trials.see(node)
         return [node] * n
-
-    def code(self, seen: Any) -> int:
-        """The number of an observation."""
-        return self.pomdp.observation(seen)

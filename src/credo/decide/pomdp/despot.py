@@ -46,15 +46,16 @@ class Search:
         self.policy = policy
         self.root = Node(self, states, 0)
 
-    def trial(self) -> None:
+    def trial(self, until: float) -> None:
         """Down by the largest upper bound and the largest gap to where it is small, then the bounds back up."""
         path, node = [self.root], self.root
-        while node.depth < self.depth:
+        while node.depth < self.depth and (time.monotonic() < until or self.root.children is None):
             if node.children is None:
                 self.expand(node)
             uppers = self.totals(node, "upper")
             children = node.children[int(np.argmax(uppers))]  # type: ignore[index]
-            excess = {seen: child.upper - child.lower - self.slack(child) for seen, child in children.items()}
+            good = 0.95 * (self.root.upper - self.root.lower) / self.scenarios  # a gap, for each scenario
+            excess = {seen: child.upper - child.lower - good * len(child.states) for seen, child in children.items()}
             if not excess or max(excess.values()) <= 0:
                 break
             node = children[max(excess, key=lambda seen: excess[seen])]
@@ -63,10 +64,6 @@ class Search:
             if each.children is not None:
                 each.upper = min(each.upper, max(each.default, max(self.totals(each, "upper"))))
                 each.lower = max(each.default, max(self.totals(each, "lower")))
-
-    def slack(self, node: Node) -> float:
-        """The gap that is good enough: its share of what is left at the root."""
-        return len(node.states) / self.scenarios * 0.95 * (self.root.upper - self.root.lower)
 
     def expand(self, node: Node) -> None:
         """All actions, on the same random numbers."""
@@ -105,16 +102,19 @@ class DESPOT(OnlinePlanner):
     trials: int = 200
     regularization: float = 0.0
 
-    def search(self, world: World, belief: Any, random: Generator, root: Tree) -> int:
-        """Trials until the bounds of the root meet, or the time is used up."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_count(self.scenarios, "scenarios")
         check_count(self.trials, "trials")
         check_real(self.regularization, "regularization", 0)
+
+    def search(self, world: World, belief: Any, random: Generator, root: Tree) -> int:
+        """Trials until the bounds of the root meet, or the time is used up."""
         until, policy = self.clock(), self.default(world, belief, random)
         search = Search(self, world, world.draws(belief, self.scenarios, random), policy, random)
         top, done = search.root, 0
-        while done < self.trials if self.seconds is None else time.monotonic() < until:
-            search.trial()
+        while done < self.trials if self.seconds is None else time.monotonic() < until or not done:
+            search.trial(until)
             done += 1
             if top.upper - top.lower <= 1e-6 * max(abs(top.upper), 1e-12):
                 break

@@ -83,8 +83,7 @@ class POMDPBelief(eqx.Module):
         """A model drawn from the belief."""
         check_count(seed, "seed", 0)
         random = np.random.default_rng(seed)
-        moves, shows = (_dirichlet(random, each) for each in (self.moves, self.shows))
-        return self._model(moves, shows)
+        return self._model(*(_dirichlet(random, each) for each in (self.moves, self.shows)))
 
     @property
     def mean(self) -> POMDP:
@@ -106,18 +105,10 @@ class POMDPBelief(eqx.Module):
         return POMDPBelief(self.base, moves, shows)
 
     def _model(self, moves: np.ndarray, shows: np.ndarray) -> POMDP:
-        base = self.base
-        return POMDP(
-            list(moves),
-            list(shows),
-            base.rewards,
-            base.discount,
-            base.start,
-            terminal=np.flatnonzero(base.terminal),
-            states=base.state_names,
-            actions=base.action_names,
-            observations=base.observation_names,
-        )
+        base, over = self.base, np.flatnonzero(self.base.terminal)
+        states, actions, seen = base.state_names, base.action_names, base.observation_names
+        named: dict[str, Any] = {"terminal": over, "states": states, "actions": actions, "observations": seen}
+        return POMDP(list(moves), list(shows), base.rewards, base.discount, base.start, **named)
 
     def _path(self, model: POMDP, did: np.ndarray, seen: np.ndarray, random: np.random.Generator) -> np.ndarray:
         beliefs = [model.belief()]
@@ -160,5 +151,7 @@ def act_and_learn(
 
 
 def _dirichlet(random: np.random.Generator, counts: np.ndarray) -> np.ndarray:
-    draws = random.gamma(counts)
-    return draws / draws.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):  # by logarithms: gamma draws of small counts are zero
+        logs = np.log(random.standard_gamma(counts + 1)) + np.log(random.random(counts.shape)) / counts
+    shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return shares / shares.sum(axis=-1, keepdims=True)

@@ -76,7 +76,7 @@ class Agent(NamedTuple):
         """Its number."""
         return self.method.search(self.world, self.belief, np.random.default_rng(self.seed), self.root)
 
-    def observed(self, action: Hashable, seen: Any) -> "Agent":
+    def observed(self, action: Any, seen: Any) -> "Agent":
         """After an action and what was seen."""
         number, random = self.world.number(action), np.random.default_rng((self.seed, 1))
         after = self.world.updated(self.belief, number, seen, random)
@@ -100,14 +100,15 @@ class OnlinePlanner(ABC):
     beforehand: float = 5.0
     rollout: AlphaPlan | Policy | None = None
 
-    def begin(self, problem: Any, *, seed: int = 0) -> Agent:
-        """The agent at the start of an episode, in a POMDP, a `World` or a gymnasium environment."""
-        if self.seconds is not None:
-            check_real(self.seconds, "seconds", 0)
-        check_count(seed, "seed", 0)
+    def __post_init__(self) -> None:
+        check_real(self.seconds or 0.0, "seconds", 0)
         check_real(self.beforehand, "beforehand", 0)
         check_count(self.depth, "depth")
         check_count(self.particles, "particles")
+
+    def begin(self, problem: Any, *, seed: int = 0) -> Agent:
+        """The agent at the start of an episode, in a POMDP, a `World` or a gymnasium environment."""
+        check_count(seed, "seed", 0)
         world = self.world_of(problem)
         return Agent(self, world, world.believe(self.particles, np.random.default_rng(seed)), seed, Node())
 
@@ -115,20 +116,19 @@ class OnlinePlanner(ABC):
         """Discounted returns of n simulated episodes of at most so many steps."""
         check_count(n, "n")
         check_count(steps, "steps")
-        world, totals = self.world_of(problem), []
-        stage = world.stage
+        check_count(seed, "seed", 0)
+        world, each = self.world_of(problem), np.zeros(n)
+        stage = FiniteWorld(world.pomdp) if isinstance(world, BeliefWorld) else world  # with hidden states
         for k in range(n):
             random = np.random.default_rng((seed, k, 1))  # not that of an agent
-            state, agent, total = stage.begin(random), self.begin(world, seed=seed + k), 0.0
+            state, agent = stage.begin(random), self.begin(world, seed=seed + k)
             for t in range(steps):
                 action = agent.choose()
                 state, seen, reward, over = stage.step(state, action, random)
-                total += world.discount**t * reward
+                each[k] += world.discount**t * reward
                 if over:
                     break
                 agent = agent.observed(world.actions[action], seen)
-            totals.append(total)
-        each = np.array(totals)
         error = float(each.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
         return Returns(float(each.mean()), error, each)
 
@@ -154,26 +154,35 @@ class OnlinePlanner(ABC):
         """The number of the best action; what is learned of histories goes into the tree below the root."""
 
     def default(self, world: World, belief: Any, random: Generator) -> Policy | None:
-        """What is done where the search knows no better: of several policies the one that earns most, tried briefly."""
-        choices = world.defaults(None if isinstance(self.rollout, AlphaPlan) else self.rollout)
-        if len(choices) == 1:
-            return choices[0]
+        """What is done where the search knows no better: of several policies the one that earns most, tried briefly.
+
+        A tenth of the time is spent on it at most.
+        """
+        if self.rollout is not None and not isinstance(self.rollout, AlphaPlan):
+            return self.rollout
         states = list(world.draws(belief, PILOTS, random))
-        earned = [sum(world.value(state, self.depth, random, policy) for state in states) for policy in choices]
+        choices, earned = [None, *map(_always, world.actions)], list[float]()
+        if world.floor(states[0])[0] > -math.inf:
+            return None
+        until = self.clock(0.1)
+        for policy in choices:
+            if not earned or time.monotonic() < until:
+                earned.append(sum(world.value(state, self.depth, random, policy) for state in states))
         return choices[earned.index(max(earned))]
 
-    def clock(self) -> float:
-        """When to stop."""
-        return math.inf if self.seconds is None else time.monotonic() + self.seconds
+    def clock(self, share: float = 1.0) -> float:
+        """When to stop, after a share of the time."""
+        return math.inf if self.seconds is None else time.monotonic() + share * self.seconds
 
 
 @dataclass(frozen=True)
 class POMCP(OnlinePlanner):
     """Monte-Carlo tree search over histories.
 
-    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes the range of what simulations
-    have returned, as Silver & Veness do. What is passed up from a history is not the mean return of all that was tried
-    below, but that of what was tried most: less is lost by exploring. Where probabilities are known it is expected:
+    `exploration` is the constant c of UCB1, Q(h, a) + c √(log N(h) / N(h, a)); None takes three standard deviations of
+    what simulations have returned (their range, as Silver & Veness have it, makes too much of a rare disaster). What is
+    passed up from a history is not the mean return of all that was tried below, but that of what was tried most: less
+    is lost by exploring. Where probabilities are known it is expected:
 
         Q(h, a) = r(b, a) + γ Σₒ P(o | b, a) V(hao),    V(h) = max(floor(h), maxₐ Q(h, a))
 
@@ -185,12 +194,14 @@ class POMCP(OnlinePlanner):
     simulations: int = 1000
     exploration: float | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.simulations, "simulations")
+        check_real(self.exploration or 0.0, "exploration", 0)
+
     def search(self, world: World, belief: Any, random: Generator, root: Node) -> int:
         """Simulations from states of the belief, until the time or their number is used up."""
-        check_count(self.simulations, "simulations")
-        if self.exploration is not None:
-            check_real(self.exploration, "exploration", 0)
-        until, done, low, high = self.clock(), 0, math.inf, -math.inf
+        until, done, mean, squares = self.clock(), 0, 0.0, 0.0
         policy = self.default(world, belief, random)
         while (done < self.simulations) if self.seconds is None else (time.monotonic() < until or not done):
             n = BATCH if self.seconds is not None else min(BATCH, self.simulations - done)
@@ -201,9 +212,14 @@ class POMCP(OnlinePlanner):
                     root.open(world.worth(state), world.floor(state)[0])
                 if len(root.actions) == 1:
                     return root.actions[0]
-                c = self.exploration if self.exploration is not None else max(high - low, 0.0) if done > 1 else 1.0
+                spread = 3 * math.sqrt(squares / done) if squares > 0 else 1.0  # any will do for returns all alike
+                c = spread if self.exploration is None else self.exploration
                 total = self._simulate(world, state, root, c, policy, random)
-                low, high, done = min(low, total), max(high, total), done + 1
+                if not math.isfinite(total):
+                    raise DataError(f"the rewards of {type(world).__name__} must be finite, found a return of {total}")
+                done, off = done + 1, total - mean
+                mean += off / done
+                squares += off * (total - mean)
         best = max((k for k, n in enumerate(root.counts) if n), key=lambda k: root.means[k])
         return root.actions[best] if root.means[best] >= root.floor else world.floor(state)[1]
 
@@ -255,3 +271,7 @@ def choice(node: Node, c: float) -> int:
         if score > best:
             best, at = score, k
     return at
+
+
+def _always(action: Hashable) -> Policy:
+    return lambda state, random: action

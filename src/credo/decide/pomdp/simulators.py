@@ -5,15 +5,17 @@ gymnasium environment (its copies are the states), and a `StateSpaceModel`, whos
 """
 
 import copy
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from credo.core.checks import check_real
+from credo.core.checks import ArrayLike, check_real
 from credo.core.errors import DataError, RepairedWarning
 from credo.core.linalg import cholesky
 from credo.decide.pomdp.model import POMDP
@@ -22,8 +24,10 @@ from credo.decide.pomdp.sampling import Simulator
 Generator = np.random.Generator
 Policy = Callable[[Any, Generator], Hashable]
 """An action for a state, by its name: what a simulation does beyond the tree."""
-TRIES = 100
-"""Draws for each particle that must agree with an observation."""
+TRIES, PATIENCE = 100, 10
+"""Draws for each particle that must agree with an observation; and those after which a tenth of them is enough."""
+FEWEST, PART = 4, 16
+"""A policy is simulated for a lower bound from so many states at least, and from a part of them."""
 
 
 class Moved(NamedTuple):
@@ -61,7 +65,7 @@ class World(ABC):
     def step(self, state: Any, action: int, random: Generator) -> tuple[Any, Hashable, float, bool]:
         """A next state, what is seen, the reward, and whether the episode is over; `state` is left as it is."""
 
-    def likelihood(self, seen: Hashable, action: int, states: Any) -> Float[np.ndarray, " n"] | None:
+    def likelihood(self, seen: Any, action: int, states: Any) -> Float[np.ndarray, " n"] | None:
         """p(seen | action, state) of states after the action; None: what was drawn must be equal to what is seen."""
         return None
 
@@ -73,7 +77,16 @@ class World(ABC):
         """`step` for each of many states."""
         each = [self.step(state, action, random) for state in states]
         after, seen, rewards, over = zip(*each, strict=True)
-        return Moved(list(after), seen, np.array(rewards, dtype=float), np.array(over, dtype=bool))
+        return Moved(list(after), seen, self.checked(np.array(rewards, dtype=float)), np.array(over, dtype=bool))
+
+    def checked(self, rewards: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Rewards, or an error where one cannot be."""
+        most = math.inf if self.reward_max is None else self.reward_max
+        bad = ~(np.isfinite(rewards) & (rewards <= most + 1e-9 * abs(most)))
+        if bad.any():
+            must = "finite" if self.reward_max is None else f"finite and at most its reward_max, {most:g}"
+            raise DataError(f"the rewards of {type(self).__name__} must be {must}, found {rewards[bad][0]:g}")
+        return rewards
 
     def chosen(self, states: Any, index: np.ndarray) -> Any:
         """Some of many states, by their numbers."""
@@ -81,21 +94,16 @@ class World(ABC):
 
     def floor(self, state: Any) -> tuple[float, int]:
         """What is earned at least from a state, and by which action; -inf where it is not known."""
-        return -np.inf, 0
+        return -math.inf, 0
 
     def lookahead(self, state: Any, action: int) -> Lookahead | None:
         """One step ahead, where probabilities are known; None where they are not."""
         return None
 
-    def defaults(self, policy: Policy | None) -> list[Policy | None]:
-        """What to do where a search knows no better: the policy given, or random actions and one action for ever."""
-        if policy is not None:
-            return [policy]
-        return [None, *(_always(action) for action in self.actions)]
-
     def lower(self, states: Any, steps: int, random: Generator, policy: Policy | None) -> tuple[float, int]:
-        """What a policy (None: random actions) earns from the states on average, simulated, and its first action."""
-        total, weight, left, n, first = 0.0, 1.0, states, len(states), 0
+        """What a policy (None: random actions) earns from some of the states, simulated, and its first action."""
+        left = self.chosen(states, np.arange(min(len(states), max(FEWEST, len(states) // PART))))
+        total, weight, n, first = 0.0, 1.0, len(left), 0
         for t in range(steps):
             action = self.chosen_by(policy, left[0], random)
             first = action if t == 0 else first
@@ -115,12 +123,8 @@ class World(ABC):
                 "DESPOT needs reward_max of the world, the largest reward of a step; set it, or use POMCP()"
             )
         g = self.discount
-        return self.reward_max * (steps if g == 1 else (1 - g**steps) / (1 - g))
-
-    @property
-    def stage(self) -> "World":
-        """Where episodes happen that are played."""
-        return self
+        longest = steps if g == 1 else (1 - g**steps) / (1 - g)
+        return self.reward_max * (longest if self.reward_max > 0 else 1)  # an episode may end after a step
 
     def worth(self, state: Any) -> Sequence[int]:
         """The actions that may be best in a state, the most promising last; the others are not tried."""
@@ -157,35 +161,27 @@ class World(ABC):
         Particles are weighted where there is a likelihood; else those that agree are drawn, joined by what is `nearby`
         where they are few (reinvigoration). Where none agrees, the observation is left out, with a warning.
         """
-        n = len(belief)
+        n, wanted, found = len(belief), self.code(seen), list[Any]()
         moved = self.step_many(belief, action, random)
-        wanted = self.code(seen)
         weights = self.likelihood(seen, action, moved.states)
         if weights is not None:
             weights = np.where(moved.over, 0.0, weights)
-            total = float(weights.sum())
-            if total > 0:
-                return self.chosen(moved.states, random.choice(n, size=n, p=weights / total))
-            return self._surprised(moved, wanted)
-        found: list[Any] = []
-        for attempt in range(TRIES):
+            if weights.any():
+                return self.chosen(moved.states, random.choice(n, size=n, p=weights / weights.sum()))
+        for attempt in range(TRIES if weights is None else 0):
             agree = np.flatnonzero([each == wanted for each in moved.seen] & ~moved.over)
             found += [moved.states[k] for k in agree.tolist()]
-            if len(found) >= n:
-                return found[:n]
+            if len(found) >= (n if attempt < PATIENCE else n / 10):
+                break
             again = [self.nearby(each, random) for each in belief] if attempt >= TRIES // 2 else belief
             moved = self.step_many(again, action, random)
-        if not found:
-            return self._surprised(moved, wanted)
-        return [found[k] for k in random.integers(len(found), size=n).tolist()]
-
-    def _surprised(self, moved: Moved, wanted: Hashable) -> Any:
-        """The particles as they are, with a warning."""
+        if found:
+            return found[:n] if len(found) >= n else [found[k] for k in random.integers(len(found), size=n).tolist()]
         warnings.warn(
-            f"none of {len(moved.over)} particles agrees with the observation {wanted!r}, which the belief leaves out; "
-            "use more particles, or give the world a likelihood",
+            f"none of {n} particles agrees with the observation {wanted!r}, which the belief leaves out; use more "
+            "particles, give the world a likelihood or `nearby`, or a width= where what is seen is continuous",
             RepairedWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         return moved.states
 
@@ -197,12 +193,13 @@ class World(ABC):
         """An observation as the search knows it."""
         return hashable(seen)
 
-    def number(self, action: Hashable) -> int:
+    def number(self, action: Any) -> int:
         """The number of an action."""
-        if action not in self.actions:
-            known = ", ".join(str(each) for each in self.actions[:8])
-            raise DataError(f"there is no action {action!r}; there are {known}")
-        return self.actions.index(action)
+        for name in (action, hashable(action)):
+            with suppress(ValueError):
+                return self.actions.index(name)
+        known = ", ".join(str(each) for each in self.actions[:8]) + (", …" if len(self.actions) > 8 else "")
+        raise DataError(f"there is no action {action!r}; there are {known}")
 
 
 class FiniteWorld(World):
@@ -238,25 +235,34 @@ class FiniteWorld(World):
         return self.pomdp.observations[action][np.asarray(states)][:, [self.code(seen)]].toarray().ravel()
 
     def code(self, seen: Any) -> int:
-        """The number of an observation."""
+        """The number of an observation, from its name or number."""
         return self.pomdp.observation(seen)
+
+    def number(self, action: Any) -> int:
+        """The number of an action, from its name or number."""
+        return self.pomdp.action(action)
 
 
 class GymWorld(World):
     """A gymnasium environment whose observations do not tell its state: states are copies of it.
 
-    The copies draw from generators of their own, which are seeded anew at each step.
+    The copies draw from generators of their own, which are seeded anew at each step. Where observations are continuous,
+    those that fall into the same multiples of `width` are taken for the same.
     """
 
-    def __init__(self, env: Any, discount: float = 0.95, reward_max: float | None = None) -> None:
+    def __init__(
+        self, env: Any, discount: float = 0.95, reward_max: float | None = None, *, width: float | None = None
+    ) -> None:
         from credo.decide.mdp.sources import made
 
         self.env = made(env) if isinstance(env, str) else env
-        n = getattr(getattr(self.env, "action_space", None), "n", None)
-        if n is None:
-            raise DataError(f"an environment with a number of actions is needed, found {type(self.env).__name__}")
-        self.actions, self.discount = tuple(range(int(n))), check_real(discount, "discount", 0, 1)
+        space: Any = getattr(self.env, "action_space", None)
+        if getattr(space, "n", None) is None or np.ndim(space.n):
+            raise DataError(f"an environment with a number of actions is needed, found {space or type(env).__name__}")
+        first = int(getattr(space, "start", 0))
+        self.actions, self.discount = tuple(range(first, first + int(space.n))), check_real(discount, "discount", 0, 1)
         self.reward_max = reward_max
+        self.width = None if width is None else check_real(width, "width", 1e-12)
 
     def begin(self, random: Generator) -> Any:
         """A copy after a reset of its own."""
@@ -266,24 +272,31 @@ class GymWorld(World):
 
     def step(self, state: Any, action: int, random: Generator) -> tuple[Any, Hashable, float, bool]:
         """A step of a copy of the copy."""
-        env = copy.deepcopy(state)
-        inside = env.unwrapped
-        if getattr(inside, "_np_random", None) is not None:
-            inside._np_random = np.random.default_rng(int(random.integers(2**63)))
-        seen, reward, ended, cut, _ = env.step(action)
-        return env, hashable(seen), float(reward), bool(ended or cut)
+        env = layer = copy.deepcopy(state)
+        while layer is not None:  # wrappers may draw, too
+            for name, value in vars(layer).items():
+                if isinstance(value, Generator):
+                    setattr(layer, name, np.random.default_rng(int(random.integers(2**63))))
+            layer = None if layer is env.unwrapped else layer.env
+        seen, reward, ended, cut, _ = env.step(self.actions[action])
+        return env, self.code(seen), float(reward), bool(ended or cut)
+
+    def code(self, seen: Any) -> Hashable:
+        """As it can be looked up; in multiples of the width, where there is one."""
+        return hashable(seen, self.width)
 
 
 class StateSpaceWorld(World):
     """A `StateSpaceModel` whose inputs are the actions; particles are its states, `reward(states, input)` pays them.
 
-    What is seen is rounded to multiples of `width` where the search branches on it; beliefs use it as it is.
+    What is seen is rounded to multiples of `width` where the search branches on it; beliefs use it as it is. `DESPOT`,
+    which moves all scenarios at once, searches it faster than `POMCP`.
     """
 
     def __init__(
         self,
         model: Any,
-        inputs: Sequence[Any],
+        inputs: ArrayLike,
         reward: Callable[[np.ndarray, np.ndarray], Any],
         discount: float = 0.95,
         *,
@@ -295,8 +308,8 @@ class StateSpaceWorld(World):
         if not len(inputs):
             raise DataError("inputs must have a row for each action, found none")
         self.model, self.reward, self.reward_max = model, reward, reward_max
-        self.inputs = np.atleast_2d(np.asarray(inputs, dtype=float).reshape(len(inputs), -1))
-        self.actions, self.discount = tuple(inputs), check_real(discount, "discount", 0, 1)
+        self.inputs = np.asarray(inputs, dtype=float).reshape(len(inputs), -1)
+        self.actions, self.discount = tuple(map(hashable, inputs)), check_real(discount, "discount", 0, 1)
         self.width = check_real(width, "width", 1e-12)
         self._move = jax.jit(lambda key, states, u: model.move(key, states, u))
         self._show = jax.jit(lambda states, u: jax.vmap(lambda z: model.outcome(z, u))(states))
@@ -323,56 +336,59 @@ class StateSpaceWorld(World):
         after = self._move(_key(random), padded, u)
         means = np.asarray(self._show(after, u))[:n]
         seen = means + random.normal(size=means.shape) @ self._root.T
-        codes = [self.code(row) for row in seen]
         paid = np.broadcast_to(np.asarray(self.reward(states, u), dtype=float), (n,))
-        return Moved(np.asarray(after)[:n], codes, paid, np.zeros(n, dtype=bool))
+        codes = list(map(tuple, np.round(seen / self.width).astype(int).tolist()))
+        return Moved(np.asarray(after)[:n], codes, self.checked(paid), np.zeros(n, dtype=bool))
 
     def code(self, seen: Any) -> Hashable:
         """In multiples of the width."""
         x = np.atleast_1d(np.asarray(seen, dtype=float))
         if not np.isfinite(x).all():
             raise DataError(f"what is seen must be finite numbers, found {seen}")
-        return tuple(np.round(x / self.width).astype(int).tolist())
+        return hashable(x, self.width)
 
     def likelihood(self, seen: Any, action: int, states: np.ndarray) -> Float[np.ndarray, " n"]:
         """Of the model."""
         x = np.atleast_1d(np.asarray(seen, dtype=float))
         logs = np.asarray(self._fit(x, np.ones(len(x), dtype=bool), np.asarray(states), self.inputs[action])[0])
-        return np.exp(logs - logs.max())
+        return np.exp(logs - max(float(logs.max()), -1e300))
 
 
 def check_world(world: World) -> None:
-    """An error where a world lacks what a search asks of it; a first step is made to see."""
+    """An error where a world lacks what a search asks of it; each action is tried once to see."""
     actions, what = getattr(world, "actions", ()), type(world).__name__
     if not isinstance(actions, Sequence) or not actions:
         raise DataError(f"{what} must have actions, a tuple of their names, found {actions!r}")
     check_real(getattr(world, "discount", None), f"discount of {what}", 0, 1)
+    if world.reward_max is not None:
+        check_real(world.reward_max, f"reward_max of {what}")
     random = np.random.default_rng(0)
-    step = world.step(world.begin(random), 0, random)
-    if not isinstance(step, tuple) or len(step) != 4:
-        raise DataError(f"step of {what} must return (state, seen, reward, over), found {step!r}")
-    check_real(step[2], f"the reward of {what}")
-    try:
-        hash(step[1])
-    except TypeError:
-        raise DataError(
-            f"what is seen in {what} must be hashable, such as a number, a text or a tuple, found {step[1]!r}"
-        ) from None
+    for action, name in enumerate(actions):
+        state = world.begin(random)
+        before = repr(state)
+        step = world.step(state, action, random)
+        if not isinstance(step, tuple) or len(step) != 4:
+            raise DataError(f"step of {what} must return (state, seen, reward, over), found {step!r} after {name!r}")
+        check_real(step[2], f"the reward of {what}")
+        if repr(state) != before:
+            raise DataError(f"step of {what} must leave the state that it is given as it is, and return another one")
+        for part, value in (("an action", name), ("what is seen", step[1])):
+            try:
+                hash(value)
+            except TypeError:
+                must = "must be hashable, such as a number, a text or a tuple"
+                raise DataError(f"{part} in {what} {must}, found {value!r}") from None
 
 
-def hashable(seen: Any) -> Hashable:
-    """An observation as something that can be looked up."""
-    if isinstance(seen, np.ndarray):
-        return tuple(hashable(each) for each in seen.tolist()) if seen.ndim else seen.item()
+def hashable(seen: Any, width: float | None = None) -> Hashable:
+    """An observation as something that can be looked up; real numbers in multiples of the width, where there is one."""
+    if isinstance(seen, np.ndarray | np.generic):
+        seen = seen.tolist()
     if isinstance(seen, dict):
-        return tuple((key, hashable(value)) for key, value in sorted(seen.items()))
+        return tuple((key, hashable(value, width)) for key, value in sorted(seen.items()))
     if isinstance(seen, list | tuple):
-        return tuple(hashable(each) for each in seen)
-    return seen.item() if isinstance(seen, np.generic) else seen
-
-
-def _always(action: Hashable) -> Policy:
-    return lambda state, random: action
+        return tuple(hashable(each, width) for each in seen)
+    return round(seen / width) if width is not None and isinstance(seen, float) else seen
 
 
 def _key(random: Generator) -> Any:
