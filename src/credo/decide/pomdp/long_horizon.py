@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg
 from jaxtyping import Float
+from scipy.sparse.linalg import spsolve
 
 from credo.decide.mdp.model import MDP
 from credo.decide.mdp.solving import solve
@@ -88,14 +88,14 @@ def below(
         return scores.max(axis=1), scores.argmax(axis=1)
 
     beliefs = spread(blocks, points[:POINTS])
-    ahead, chosen = np.array(beliefs @ blocks.rewards), []
-    for a in range(ahead.shape[1]):
+    q, chosen = np.array(beliefs @ blocks.rewards), []
+    for a in range(q.shape[1]):
         chosen.append(np.full((len(beliefs), blocks.observations[a].shape[1]), -1))
         for o, rows, chance, after in following(blocks, beliefs, a):
             value, which = best(after)
-            ahead[rows, a] += blocks.discount * chance * value
+            q[rows, a] += blocks.discount * chance * value
             chosen[a][rows, o] = which
-    actions = ahead.argmax(axis=1)
+    actions = q.argmax(axis=1)
     witness = {int(v): z for z, v in enumerate(best(beliefs)[1])}
     place = np.concatenate([[0], np.cumsum(blocks.sizes[home])])
     if place[-1] > ENTRIES:
@@ -116,8 +116,9 @@ def below(
             columns.append((place[then] + np.arange(len(then)) - blocks.first[blocks.block])[moves.col])
     size = int(place[-1])
     entries = np.concatenate(data), (np.concatenate(rows), np.concatenate(columns))
-    system = sp.csc_array(sp.eye_array(size) - blocks.discount * sp.csc_array(sp.coo_array(entries, shape=(size, size))))
-    values = sp.linalg.spsolve(system, right)
+    ahead = sp.csc_array(sp.coo_array(entries, shape=(size, size)))
+    system = sp.csc_array(sp.eye_array(size) - blocks.discount * ahead)
+    values = spsolve(system, right)
     values -= np.abs(system @ values - right).max() / (1 - blocks.discount)
     return [(int(home[v]), values[place[v] : place[v + 1]], int(actions[z])) for v, z in witness.items()]
 
