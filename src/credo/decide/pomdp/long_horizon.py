@@ -21,8 +21,8 @@ from credo.decide.pomdp.mixed_observability import Blocks
 from credo.decide.pomdp.trials import Point, Vector
 
 Rows = Float[np.ndarray, "p n"]
-POINTS, STATES, ENTRIES = 200, 500, 5000
-"""Points that are looked at, states of a problem, numbers of a controller's vectors: more would take seconds."""
+POINTS, LARGEST, ENTRIES = 200, 20_000, 5000
+"""Points that are looked at, states × actions × observations, numbers of a controller's vectors: more take seconds."""
 PRECISION = 1e-5
 """Of the MDP's values, relative to the gap; what is left is paid for."""
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from credo.core.errors import DataError
 from credo.decide.pomdp.bounds import blind, fib
-from credo.decide.pomdp.long_horizon import STATES, above, below
+from credo.decide.pomdp.long_horizon import LARGEST, above, below
 from credo.decide.pomdp.methods import HSVI, PBVI, Limits, Perseus, PointBased, warn_stopped
 from credo.decide.pomdp.mixed_observability import blocks_of
 from credo.decide.pomdp.model import POMDP
@@ -145,7 +145,8 @@ class Search:
     def _look_far(self) -> None:
         """Both bounds to the end of a long horizon, in a share of the time."""
         begun, blocks, trials = time.process_time(), self.blocks, self.trials
-        if blocks.discount == 1 or len(blocks.state) > STATES or begun < self.rested:
+        size = blocks.rewards.size * blocks.observations[0].shape[1]
+        if blocks.discount == 1 or size > LARGEST or begun < self.rested:
             return
         points = trials.points()
         for point in above(blocks, trials.corners, points, trials.upper - trials.lower):
