@@ -100,7 +100,7 @@ def below(
     place = np.concatenate([[0], np.cumsum(blocks.sizes[home])])
     if place[-1] > ENTRIES:
         return []
-    data, rows, columns, right = [], [], [], np.concatenate([a.ravel() for a, _ in tables])
+    data, lines, columns, right = [], [], [], np.concatenate([a.ravel() for a, _ in tables])
     default = first[blocks.block]  # of what is not seen from a witness: any vector is a lower bound
     for v, z in witness.items():
         k, a = int(home[v]), int(actions[z])
@@ -112,10 +112,10 @@ def below(
             if chosen[a][z, o] >= 0:
                 then[blocks.block == home[chosen[a][z, o]]] = chosen[a][z, o]
             data.append(moves.data * shows[moves.col, o])
-            rows.append(place[v] + moves.row)
+            lines.append(place[v] + moves.row)
             columns.append((place[then] + np.arange(len(then)) - blocks.first[blocks.block])[moves.col])
     size = int(place[-1])
-    entries = np.concatenate(data), (np.concatenate(rows), np.concatenate(columns))
+    entries = np.concatenate(data), (np.concatenate(lines), np.concatenate(columns))
     ahead = sp.csc_array(sp.coo_array(entries, shape=(size, size)))
     system = sp.csc_array(sp.eye_array(size) - blocks.discount * ahead)
     values = spsolve(system, right)
