@@ -21,7 +21,7 @@ from credo.decide.pomdp.mixed_observability import Blocks
 from credo.decide.pomdp.trials import Point, Vector
 
 Rows = Float[np.ndarray, "p n"]
-POINTS, LARGEST, ENTRIES = 200, 20_000, 5000
+POINTS, LARGEST, ENTRIES = 200, 5_000, 5000
 """Points that are looked at, states × actions × observations, numbers of a controller's vectors: more take seconds."""
 PRECISION = 1e-5
 """Of the MDP's values, relative to the gap; what is left is paid for."""

@@ -64,7 +64,8 @@ class Search:
         self.informed = np.ascontiguousarray(fib(pomdp).T[blocks.state])
         self.below = [(row[blocks.state], a) for a, row in enumerate(blind(pomdp)) if np.isfinite(row).all()]
         self.notes: list[str] = []
-        self.rested = 0.0
+        size = blocks.rewards.size * blocks.observations[0].shape[1]
+        self.far, self.rested = blocks.discount < 1 and size <= LARGEST, 0.0
         self.rounds, self.remedy = 0, "solve(pomdp, start=plan) goes on from here"
         small = len(blocks.state) <= SMALL
         self.compiled = not small and self._numba()
@@ -137,7 +138,9 @@ class Search:
         for width in cycle(widths):
             path = self.trials.trial(width * (self.trials.upper - self.trials.lower))
             yield True
-            if len(path) == DEEPEST:  # cut off where nothing was sure to be gained: one so wide that it ends by itself
+            if (
+                self.far and len(path) == DEEPEST
+            ):  # cut off where nothing was sure to be gained: one so wide that it ends by itself
                 self.trials.trial(self.blocks.discount**DEEPEST * (self.trials.upper - self.trials.lower))
                 self._look_far()
                 yield True
@@ -145,8 +148,7 @@ class Search:
     def _look_far(self) -> None:
         """Both bounds to the end of a long horizon, in a share of the time."""
         begun, blocks, trials = time.process_time(), self.blocks, self.trials
-        size = blocks.rewards.size * blocks.observations[0].shape[1]
-        if blocks.discount == 1 or size > LARGEST or begun < self.rested:
+        if begun < self.rested:
             return
         points = trials.points()
         for point in above(blocks, trials.corners, points, trials.upper - trials.lower):
