@@ -140,7 +140,7 @@ class Search:
             yield True
             if (
                 self.far and len(path) == DEEPEST
-            ):  # cut off where nothing was sure to be gained: one so wide that it ends by itself
+            ):  # cut off where nothing was sure to be gained: a wide one ends by itself
                 self.trials.trial(self.blocks.discount**DEEPEST * (self.trials.upper - self.trials.lower))
                 self._look_far()
                 yield True
