@@ -7,6 +7,8 @@ import pytest
 
 import credo
 from credo.decide.pomdp import FIB, HSVI, PBVI, POMDP, QMDP, SARSOP, Perseus, ValueIteration, point_based
+from credo.decide.pomdp.long_horizon import above, below
+from credo.decide.pomdp.methods import Limits
 from credo.errors import DataError, NotConvergedWarning
 
 
@@ -50,6 +52,52 @@ def test_the_value_lies_between_the_bounds(seed, random_pomdp):
     assert truth <= plan.upper + close
     assert plan.lower - 1e-12 <= plan.value() <= plan.upper + 1e-12
     assert plan.upper == pytest.approx(plan.above.value(pomdp.start), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_long_horizons_by_linear_systems(seed, random_pomdp):
+    """What they say of every vector, corner and point is a bound, and closer than what they were given."""
+    pomdp = random_pomdp(seed, s=2, a=3, o=2, discount=0.95)
+    search = point_based.Search(pomdp, SARSOP(), Limits())
+    trials, blocks = search.trials, search.blocks
+    for _ in range(3):
+        trials.trial(0.5 * (trials.upper - trials.lower))
+    points = [(blocks.home, blocks.start, 0.0), *trials.points()]
+    gap = trials.upper - trials.lower
+    after = above(blocks, trials.corners, trials.points(), gap), below(blocks, trials.vectors(), points)
+    for belief in np.stack([np.linspace(0, 1, 5), 1 - np.linspace(0, 1, 5)], axis=1):
+        there = POMDP(list(pomdp.transitions), list(pomdp.observations), pomdp.rewards, 0.95, belief)
+        truth, inside = grid_value(there, sweeps=400), belief[blocks.state]
+        assert max(alpha @ inside for _, alpha, _ in after[1]) <= truth + 1e-9
+    for _, belief, value in after[0][:8]:
+        start = np.zeros(2)
+        start[blocks.state] = belief
+        there = POMDP(list(pomdp.transitions), list(pomdp.observations), pomdp.rewards, 0.95, start)
+        assert value >= grid_value(there, sweeps=400) - 1e-4
+    for vector in after[1]:
+        trials.adopt_vector(*vector)
+    for point in after[0]:
+        trials.adopt_point(*point)
+    assert trials.upper - trials.lower < gap
+
+
+def test_a_discount_near_one(monkeypatch):
+    """What 300,000 backups would say of the machine that is examined (ejs2 of pomdp.org), by some hundred."""
+    moves = [np.array([[0.8, 0.2], [0.5, 0.5]]), np.array([[0.2, 0.8], [0.8, 0.2]])]
+    shows = [np.array([[0.8, 0.2], [0.6, 0.4]]), np.array([[0.7, 0.3], [0.4, 0.6]])]
+    pomdp = POMDP(moves, shows, [[0.0, 0.0], [4.0, 3.0]], 0.99999)
+    plan = credo.solve(pomdp, gap=1e-2)
+    assert plan.status == "converged"
+    assert plan.iterations < 100
+    monkeypatch.setattr("credo.decide.pomdp.plan.LONGEST", 20)
+    with pytest.warns(NotConvergedWarning, match="cut off after 20 steps, when a reward still counts 1 of its size"):
+        plan.simulate(3)
+
+
+def test_simulated_returns_are_followed_to_their_end(tiger):
+    """What is paid whatever happens is paid in full: it would be missed beside a standard error of nothing."""
+    paid = POMDP(list(tiger.transitions), list(tiger.observations), np.ones((2, 3)), 0.95)
+    assert credo.solve(paid).simulate(3).mean == pytest.approx(20.0, rel=2e-8)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from jaxtyping import Float, Int
 
-from credo.decide.pomdp.trials import ALIKE, DEEPEST, Draws, Vector
+from credo.decide.pomdp.trials import ALIKE, DEEPEST, LEAST, Draws, Vector
 
 
 def _record(floats: str, integers: str) -> np.dtype:
@@ -286,18 +286,24 @@ def expand(m: Any, i: int, a: int) -> bool:
             k = m.states[after[places[o] - lengths[o]]].block
             start = m.counts[POOL]
             end = start
+            kept = 0.0
+            for g in range(places[o] - lengths[o], places[o]):
+                if joint[g] < LEAST * sums[o]:
+                    joint[g] = 0.0
+                kept += joint[g]
             if 2 * lengths[o] >= m.states[k].size:  # nearly all of the block: zeros, too
                 end += m.states[k].size
                 for e in range(start, end):
                     m.where[e] = k + e - start
                     m.weight[e] = 0.0
                 for g in range(places[o] - lengths[o], places[o]):
-                    m.weight[start + after[g] - k] = joint[g] / sums[o]
+                    m.weight[start + after[g] - k] = joint[g] / kept
             else:
                 for g in range(places[o] - lengths[o], places[o]):
-                    m.where[end] = after[g]
-                    m.weight[end] = joint[g] / sums[o]
-                    end += 1
+                    if joint[g] > 0:
+                        m.where[end] = after[g]
+                        m.weight[end] = joint[g] / kept
+                        end += 1
             m.where[child] = add_node(m, k, start, end)
             m.where[child + shown] = o
             m.weight[child] = sums[o]

@@ -1,6 +1,7 @@
 """The plan of a POMDP: α-vectors that say what to do at every belief, between two bounds on the value of the start."""
 
 import os
+import warnings
 from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from jaxtyping import Float, Int
 
 from credo.core.checks import check_count
-from credo.core.errors import DataError
+from credo.core.errors import DataError, NotConvergedWarning
 from credo.decide.mdp.problem import Plan
 from credo.decide.pomdp.belief import BeliefState
 from credo.decide.pomdp.model import POMDP
@@ -21,9 +22,10 @@ from credo.decide.pomdp.vectors import AlphaVectors
 if TYPE_CHECKING:
     import networkx as nx
 
-FADED = 1e-5
+FADED = 1e-8
 """Episodes are followed until a reward is worth so much less, or the state is terminal."""
-LONGEST = 10_000
+LONGEST, MISSED = 10_000, 1e-4
+"""Steps at most where nobody said how many, and what a reward may still be worth then without a warning."""
 TOGETHER = 2_000_000
 """Beliefs times states that are simulated at once."""
 
@@ -64,7 +66,7 @@ class AlphaPlan(Plan[POMDP]):
     @property
     def gap(self) -> float:
         """upper - lower, relative to the larger of their sizes."""
-        return (self.upper - self.lower) / max(abs(self.lower), abs(self.upper), 1e-12)
+        return (self.upper - self.lower) / (max(abs(self.lower), abs(self.upper)) or 1.0)
 
     def act(self, belief: Any = None, t: int = 0) -> Hashable:
         """The name of the action to take at a belief, when t steps of a horizon are done."""
@@ -160,4 +162,9 @@ class AlphaPlan(Plan[POMDP]):
                 break
             running, states = running[on], states[on]
             beliefs = rule.update(beliefs[np.flatnonzero(on)], actions[on], seen[on])
+        else:
+            if steps == LONGEST and not self.later and world.discount**steps > MISSED:
+                left = f"when a reward still counts {world.discount**steps:.2g} of its size"
+                remedy = "their mean leaves out what follows; give more steps="
+                warnings.warn(f"episodes were cut off after {steps} steps, {left}: {remedy}", NotConvergedWarning, 3)
         return total

@@ -17,12 +17,13 @@ import numpy as np
 
 from credo.core.errors import DataError
 from credo.decide.pomdp.bounds import blind, fib
+from credo.decide.pomdp.long_horizon import LARGEST, above, below
 from credo.decide.pomdp.methods import HSVI, PBVI, Limits, Perseus, PointBased, warn_stopped
 from credo.decide.pomdp.mixed_observability import blocks_of
 from credo.decide.pomdp.model import POMDP
 from credo.decide.pomdp.plan import AlphaPlan
 from credo.decide.pomdp.sawtooth import Sawtooth
-from credo.decide.pomdp.trials import Trials
+from credo.decide.pomdp.trials import DEEPEST, Trials
 from credo.decide.pomdp.vectors import AlphaVectors
 
 clock = time.monotonic
@@ -33,6 +34,8 @@ SHALLOW, DEEP = 0.95, 0.5
 """The gap that a trial aims at, as a share of the gap at the start. Shallow ones tighten the upper bound, deep ones the
 lower; SARSOP takes turns: Hallway after 3 s is at [0.976, 1.191], after 4 s [0.94, 1.195] with shallow ones alone and
 [0.977, 1.205] with deep ones."""
+REST = 3.0
+"""CPU time of trials between two looks at a long horizon, as a multiple of a look's."""
 ROOM = 0.7
 """Share of the memory that may be left when beliefs are forgotten; more, and there would be no end of it."""
 TOLD = 0.1
@@ -61,6 +64,8 @@ class Search:
         self.informed = np.ascontiguousarray(fib(pomdp).T[blocks.state])
         self.below = [(row[blocks.state], a) for a, row in enumerate(blind(pomdp)) if np.isfinite(row).all()]
         self.notes: list[str] = []
+        size = blocks.rewards.size * blocks.observations[0].shape[1]
+        self.far, self.rested = blocks.discount < 1 and size <= LARGEST, 0.0
         self.rounds, self.remedy = 0, "solve(pomdp, start=plan) goes on from here"
         small = len(blocks.state) <= SMALL
         self.compiled = not small and self._numba()
@@ -131,8 +136,27 @@ class Search:
 
     def _trials(self, widths: tuple[float, ...]) -> Iterator[bool]:
         for width in cycle(widths):
-            self.trials.trial(width * (self.trials.upper - self.trials.lower))
+            path = self.trials.trial(width * (self.trials.upper - self.trials.lower))
             yield True
+            if (
+                self.far and len(path) == DEEPEST
+            ):  # cut off where nothing was sure to be gained: a wide one ends by itself
+                self.trials.trial(self.blocks.discount**DEEPEST * (self.trials.upper - self.trials.lower))
+                self._look_far()
+                yield True
+
+    def _look_far(self) -> None:
+        """Both bounds to the end of a long horizon, in a share of the time."""
+        begun, blocks, trials = time.process_time(), self.blocks, self.trials
+        if begun < self.rested:
+            return
+        points = trials.points()
+        for point in above(blocks, trials.corners, points, trials.upper - trials.lower):
+            trials.adopt_point(*point)
+        for vector in below(blocks, trials.vectors(), [(blocks.home, blocks.start, 0.0), *points]):
+            trials.adopt_vector(*vector)
+        now = time.process_time()
+        self.rested = now + REST * (now - begun)
 
     def _sweeps(self, method: PBVI | Perseus) -> Iterator[bool]:
         """Perseus draws its beliefs at once and skips those that another's backup improved; PBVI's set doubles."""

@@ -32,6 +32,8 @@ TINY = 1e-10
 """Gains below this share of the range of values are rounding."""
 ALIKE = 10
 """Beliefs that agree in so many decimals are the same."""
+LEAST = 0.5 * 10.0**-ALIKE
+"""What is less likely is left out of a belief: a state of 1e-60 would halve what a point tells of the next belief."""
 DEEPEST = 400
 """Steps of a trial: γ⁴⁰⁰ is below 1e-8 at γ = 0.955, and a longer path costs more than it tells."""
 
@@ -197,9 +199,9 @@ class Trials:
             nodes = []
             for o in shown:
                 inside, k, places = moves.after[o]
-                belief = np.zeros(len(self.blocks[k].corners))
-                belief[places] = joint[inside, o] / probabilities[o]
-                nodes.append(self.node(k, belief))
+                belief, share = np.zeros(len(self.blocks[k].corners)), joint[inside, o] / probabilities[o]
+                belief[places] = np.where(share < LEAST, 0.0, share)
+                nodes.append(self.node(k, belief / belief.sum()))
             reward = float(node.belief @ moves.rewards)
             node.branches[action] = Children(reward, moves.symbols[shown].tolist(), probabilities[shown], nodes)
         for child in node.branches[action].nodes:
