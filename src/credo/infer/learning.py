@@ -337,10 +337,7 @@ def _speak_up(learned: Learned) -> None:
             "hyperparameters"
         )
     if learned.status == STOPPED:
-        own: Any = getattr(learned.belief, "method", None)  # of a belief that has one, exact learning is no remedy
-        remedy = "Evidence(max_steps=1000) or EM(max_steps=1000)"
-        if hasattr(own, "max_steps"):
-            remedy = f"{type(own).__name__}(max_steps={5 * own.max_steps})"
+        remedy = (learned.belief.learner({}) or Evidence()).longer()
         warnings.warn(
             f"learning stopped before it converged (log evidence {learned.log_evidence:.6g}); "
             f"raise max_steps of the method, e.g. using={remedy}, or fix some hyperparameters",

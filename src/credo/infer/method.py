@@ -104,6 +104,10 @@ class Learner(_OfFamilies, _Checked, ABC):
     def learn(self, belief: Any, statistics: Any, fixed: Sequence[str], priors: Priors, seed: int) -> "Learned":
         """The belief with its numbers chosen, and how they were."""
 
+    def longer(self) -> str:
+        """What to ask for where it stopped too early."""
+        return "Evidence(max_steps=1000) or EM(max_steps=1000)"
+
     def serves(self, subject: object, verb: str) -> bool:
         """`condition` takes those that integrate."""
         return isinstance(subject, self.needs) and (verb != "condition" or self.integrates)

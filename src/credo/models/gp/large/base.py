@@ -120,6 +120,15 @@ class LargeMethod(Solver, Learner):
     belief: ClassVar[type]
     """What it makes of a `GP`."""
 
+    @property
+    @abstractmethod
+    def max_steps(self) -> int:
+        """Of a climb."""
+
+    def longer(self) -> str:
+        """The same with five times the steps: exact learning is no remedy."""
+        return f"{type(self).__name__}(max_steps={5 * self.max_steps})"
+
     def form(self, gp: GP) -> Any:
         """The `GP` in this form, before data."""
         return self.belief(gp, self)
