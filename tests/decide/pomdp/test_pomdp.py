@@ -25,7 +25,8 @@ def test_forms_of_the_same_problem():
     lists = small()
     arrays = POMDP(np.stack([EYE, HALF, HALF], 1), np.stack([HEAR, HALF, HALF], 1), PAID, 0.95)
     sparse = POMDP([sp.csr_array(m) for m in (EYE, HALF, HALF)], [HEAR, sp.csr_array(HALF), HALF], PAID, 0.95)
-    for other in (arrays, sparse):
+    mixed = POMDP([EYE.tolist(), HALF, HALF], [HEAR.tolist(), HALF, HALF], PAID, 0.95)
+    for other in (arrays, sparse, mixed):
         for a in range(3):
             np.testing.assert_array_equal(lists.transitions[a].toarray(), other.transitions[a].toarray())
             np.testing.assert_array_equal(lists.observations[a].toarray(), other.observations[a].toarray())

@@ -249,7 +249,7 @@ def matrices(given: Any, what: str, form: str, actions: int | None = None) -> li
     if sp.issparse(given):
         given = [given] * (actions or 1)
     listed = list(given) if isinstance(given, list | tuple) else []
-    nested = any(isinstance(m, list | tuple) for m in listed)
+    nested = bool(listed) and all(isinstance(m, list | tuple) for m in listed)
     if listed and not nested and all(np.ndim(m) == 2 for m in listed):
         return [sp.csr_array(m if sp.issparse(m) else np.asarray(m, dtype=float)) for m in listed]
     try:
