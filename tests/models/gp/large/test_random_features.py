@@ -30,7 +30,7 @@ def test_it_is_linear_regression_on_the_features():
 def test_many_features_are_the_kernel():
     gp = GP(RBF(1.2, 1.5), noise=0.04)
     exact = gp.condition(X, Y).predict(X)
-    off = [np.abs(gp.condition(X, Y, using=RandomFeatures(m)).predict(X).mean - exact.mean).max() for m in (5, 4000)]
+    off = [np.abs(gp.condition(X, Y, using=RandomFeatures(m)).predict(X).mean - exact.mean).max() for m in (5, 1000)]
     assert off[1] < 0.05 < off[0]
 
 
