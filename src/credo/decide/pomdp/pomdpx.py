@@ -20,8 +20,9 @@ from jaxtyping import Float, Int
 
 from credo.core.errors import DataError
 from credo.core.files import bytes_of, replacing
-from credo.decide.pomdp.cassandra import LARGEST, MANY, ROUNDING, Cells, Entry, entries, is_count
+from credo.decide.pomdp.cassandra import LARGEST, MANY, ROUNDING, Entry, entries, is_count
 from credo.decide.pomdp.model import POMDP, entries_of
+from credo.decide.pomdp.sparse_table import SparseTable
 
 Assigned = dict[str, np.ndarray]
 """Values of variables by name, a row for each way the world may be."""
@@ -52,7 +53,7 @@ class Table:
                 raise DataError(f"{self.what} names {each!r}, {found}")
         self.sizes = [len(values[each]) for each in self.parents]
         _check_size(self.sizes, f"the rows of {self.what}")
-        self.cells = Cells(prod(self.sizes), 1 if reward else len(values[self.name]))
+        self.cells = SparseTable(prod(self.sizes), 1 if reward else len(values[self.name]))
         given = _need(part, "Parameter")
         self.parts = {each.get("id", ""): each for each in given.iter("SubDAGTemplate")}
         if given.get("type", "TBL") == "TBL":
