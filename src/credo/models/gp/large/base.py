@@ -40,7 +40,7 @@ BELOW, ABOVE = 4.0, 1.5
 """How far that may be from the typical: few rows take a column that matters a little for one that does not matter, and
 from an endless lengthscale no climb comes back."""
 WORTH = 0.25
-"""Nats a row by which they are more likely without that bound: then the numbers that were given are what is wrong."""
+"""Nats a row that the bound may cost before it is asked whether lengthscales that were given are far off."""
 
 
 class LargeGP(PredictsOutcomes):
@@ -147,10 +147,17 @@ class LargeMethod(Solver, Learner):
             return belief
         few, slots = rows.at_most(FIRST_ROWS, seed), params.layout(belief, fixed)
         found = Staged(starts=2).learn(belief.as_gp(), few, fixed, priors, seed).belief
-        typical, near = (np.asarray(params.to_vector(b, slots)) for b in (belief, found))
+        typical, near = (np.array(params.to_vector(b, slots)) for b in (belief, found))
         held = params.from_vector(belief, slots, np.clip(near, typical - BELOW, typical + ABOVE))
         lost = float(found.evidence_of(few)) - float(held.as_gp().evidence_of(few))
-        return held if lost < WORTH * few.n else params.from_vector(belief, slots, near)
+        if lost < WORTH * few.n:
+            return held
+        for slot in slots:
+            if slot.path.endswith("lengthscale"):  # far off if all are: one alone is of a column that does not matter
+                part = slice(slot.start, slot.stop)
+                least = (near - typical)[part].min()
+                typical[part] += least - np.clip(least, -BELOW, ABOVE)
+        return params.from_vector(belief, slots, np.clip(near, typical - BELOW, typical + ABOVE))
 
     def climb(self, belief: Any, rows: Rows, fixed: Sequence[str], priors: Priors, seed: int, **ends: Any) -> Learned:
         """The belief at the maximum of its evidence that is uphill from where it is."""

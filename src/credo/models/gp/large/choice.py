@@ -21,7 +21,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from credo.core.errors import DataError
-from credo.core.predictive import Normal
 from credo.core.pytrees import changed
 from credo.infer.learning import Learned
 from credo.infer.method import Solver
@@ -111,12 +110,11 @@ def _on_rows_left_out(near: NeighboursGP, form: InducingGP, rows: Rows, seed: in
     """The mean log density of some rows given others, by neighbours and by inducing points; and how many they are."""
     drawn = np.random.default_rng(seed + 1).permutation(rows.n)
     size = min(COMPARED_ON, rows.n // 5)
-    held = np.sort(drawn[:size])
-    y, mean, variance = near.condition_on(rows).left_out(held, near.asked)
-    out, rest = rows.subset(held), rows.subset(np.sort(drawn[size:]))
-    seen = form.condition_on(rest).predict(out.x, noise=near.noise_variance() * out.scale + out.extra)
-    theirs, ours = (float(np.mean(law.log_prob(y))) for law in (Normal(mean, variance, 0.0 * mean), seen))
-    return theirs, ours, len(held)
+    out, rest = (rows.subset(np.sort(part)) for part in (drawn[:size], drawn[size:]))
+    noise = near.noise_variance() * out.scale + out.extra
+    seen = (each.condition_on(rest).predict(out.x, noise=noise) for each in (near, form))
+    theirs, ours = (float(np.mean(law.log_prob(out.y))) for law in seen)
+    return theirs, ours, size
 
 
 def _waves_will_do(gp: GP, rows: Rows) -> bool:
