@@ -1,7 +1,7 @@
 """POMDPs beside SARSOP in C++: both bounds after the same CPU seconds, and what the plans earn when simulated.
 
     CREDO_DATA=… python -m benchmarks.pomdps [name …]
-    CREDO_DATA=… python -m benchmarks.pomdps online POMCP RockSample_7_8.pomdpx [beforehand=5 seconds=1 episodes=60]
+    CREDO_DATA=… python -m benchmarks.pomdps online POMCP RockSample_7_8.pomdpx [seconds=1 episodes=60 simulator=0 …]
 
 reads the problems and `reference.json` (SARSOP's bounds, its CPU seconds and their limit) from the folder `pomdp` of
 CREDO_DATA. Every problem is solved in a process of its own, in CPU time, after a first call that loads what numba has
@@ -49,18 +49,29 @@ def measure(path: Path, seconds: float) -> dict[str, float]:
     return found | {"earned": earned.mean, "error": earned.standard_error}
 
 
-def online(method: str, name: str, beforehand: float = 5.0, seconds: float = 1.0, episodes: float = 60) -> None:
-    """Mean discounted return of episodes, with its standard error; a line for each, as they take minutes."""
+def online(
+    method: str, name: str, beforehand: float = 5.0, seconds: float = 1.0, episodes: float = 60, simulator: float = 0
+) -> None:
+    """Mean discounted return of episodes, with its standard error; a line for each, as they take minutes.
+
+    With `simulator=1` the problem is but a simulator, with `simulator=2` one that says which actions are dear.
+    """
     import numpy as np
 
     import credo
     from credo.decide import pomdp as planning
     from credo.decide.pomdp import point_based
+    from credo.decide.pomdp.simulators import FiniteWorld
 
     point_based.clock = time.monotonic = time.process_time
     problem = credo.POMDP.read(Path(os.environ["CREDO_DATA"]) / "pomdp" / name)
     player = getattr(planning, method)(seconds=seconds, beforehand=beforehand)
-    world, returns = player.world_of(problem), []
+
+    class Allowed(FiniteWorld):
+        def worth(self, state: int) -> list[int]:
+            return np.flatnonzero(self.pomdp.rewards[state] > -50).tolist()
+
+    world, returns = (player.world_of, FiniteWorld, Allowed)[int(simulator)](problem), []
     for k in range(int(episodes)):
         returns.append(player.play(world, 1, steps=STEPS, seed=k).mean)
         error = np.std(returns, ddof=1) / np.sqrt(k + 1) if k else np.inf

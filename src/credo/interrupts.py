@@ -22,8 +22,10 @@ MOMENT = 0.01
 
 @contextlib.contextmanager
 def kept_interrupts() -> Iterator[None]:
-    """Within, in the main thread, a `KeyboardInterrupt` that Python drops comes again a moment later, and no error that
-    follows from one takes its place."""
+    """Within, in the main thread, a `KeyboardInterrupt` that Python drops comes again a moment later.
+
+    An error that follows from one does not take its place.
+    """
     main = threading.main_thread()
     if threading.current_thread() is not main:
         yield
@@ -47,8 +49,10 @@ def kept_interrupts() -> Iterator[None]:
         if not issubclass(dropped.exc_type, KeyboardInterrupt):
             return hook(dropped)
         inside.append(True)
-        _thread.start_new_thread(interrupt, ())  # threading.Thread would wait for it here
-        inside.clear()
+        try:
+            _thread.start_new_thread(interrupt, ())  # threading.Thread would wait for it here
+        finally:  # where Ctrl-C is pressed twice, too
+            inside.clear()
 
     sys.unraisablehook = again
     if handler is signal.default_int_handler:

@@ -138,9 +138,7 @@ class Search:
         for width in cycle(widths):
             path = self.trials.trial(width * (self.trials.upper - self.trials.lower))
             yield True
-            if (
-                self.far and len(path) == DEEPEST
-            ):  # cut off where nothing was sure to be gained: a wide one ends by itself
+            if self.far and len(path) == DEEPEST:  # cut off, nothing was sure to be gained: a wide one ends by itself
                 self.trials.trial(self.blocks.discount**DEEPEST * (self.trials.upper - self.trials.lower))
                 self._look_far()
                 yield True
